@@ -92,7 +92,7 @@ func TestLists(t *testing.T) {
 func expectOnlyOurs(t *testing.T, original, edited []byte) {
 	t.Helper()
 	var before, after map[string]any
-	if err := errors.Join(decode(original, &before), decode(edited, &after)); err != nil {
+	if err := errors.Join(json.Unmarshal(original, &before), json.Unmarshal(edited, &after)); err != nil {
 		t.Fatal(err)
 	}
 	plugins := after["plugins"].([]any)
@@ -146,6 +146,9 @@ func TestRepair(t *testing.T) {
 		if _, err := parse(t, []byte(text)).Without(); !errors.Is(err, ErrNoInterfacePlugin) {
 			t.Errorf("%s: got %v", text, err)
 		}
+		if _, err := Embed(parse(t, []byte(text)), "", []byte(entry)); !errors.Is(err, ErrNoInterfacePlugin) {
+			t.Errorf("%s: got %v", text, err)
+		}
 	}
 }
 
@@ -156,6 +159,7 @@ func TestBroken(t *testing.T) {
 		"", "{", "null", "[]", `"x"`, "{}", `{"name":"n"`, `{"name":5,"plugins":[]}`, `{"name":"n","plugins":[]}`, `{"name":"n","plugins":{}}`,
 		`{"name":"n","plugins":[{"type":"a"}]} x`, `{"name":"n","plugins":[5]}`, `{"name":"n","plugins":[{}]}`,
 		`{"name":"n","plugins":[{"type":"a"}],"plugins":[{"type":"b"},{"type":"c"}]}`,
+		`{"name":"n","plugins":5,"plugins":[{"type":"a"}]}`,
 	} {
 		if list, err := Parse([]byte(text)); err == nil && list.HasOthers() {
 			t.Errorf("%s was read as %+v", text, list)
@@ -181,14 +185,16 @@ func TestFromConf(t *testing.T) {
 // TestEmbed leaves out istio-cni alone, unless ambient pods need it, and names the source.
 func TestEmbed(t *testing.T) {
 	t.Parallel()
-	expectEmbedded(t, `{"type":"istio-cni"}`, []string{"calico", "portmap", "linkerd-cni", PluginType})
-	expectEmbedded(t, `{"type":"istio-cni","ambient_enabled":false}`, []string{"calico", "portmap", "linkerd-cni", PluginType})
-	expectEmbedded(t, `{"type":"istio-cni","ambient_enabled":true}`, []string{"calico", "istio-cni", "portmap", "linkerd-cni", PluginType})
+	const before, after = `{"type":"calico"},`, `,{"type":"portmap"},{"type":"linkerd-cni"}`
+	expectEmbedded(t, before+`{"type":"istio-cni"}`+after, []string{"calico", "portmap", "linkerd-cni", PluginType})
+	expectEmbedded(t, before+`{"type":"istio-cni","ambient_enabled":false}`+after, []string{"calico", "portmap", "linkerd-cni", PluginType})
+	expectEmbedded(t, before+`{"type":"istio-cni","ambient_enabled":true}`+after, []string{"calico", "istio-cni", "portmap", "linkerd-cni", PluginType})
+	expectEmbedded(t, `{"type":"istio-cni"}`, []string{"istio-cni", PluginType}) // a list keeps one plugin
 }
 
-func expectEmbedded(t *testing.T, istioCNI string, want []string) {
+func expectEmbedded(t *testing.T, plugins string, want []string) {
 	t.Helper()
-	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"calico"},` + istioCNI + `,{"type":"portmap"},{"type":"linkerd-cni"}]}`)
+	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[` + plugins + `]}`)
 	source := Source("10-n.conflist", text)
 	got, err := Embed(parse(t, text), source, []byte(entry))
 	if err != nil {
@@ -202,7 +208,7 @@ func expectEmbedded(t *testing.T, istioCNI string, want []string) {
 		types = append(types, plugin.Type)
 	}
 	if !slices.Equal(types, want) {
-		t.Errorf("with %s: got %q, want %q", istioCNI, types, want)
+		t.Errorf("with %s: got %q, want %q", plugins, types, want)
 	}
 }
 
@@ -243,6 +249,7 @@ func FuzzEdit(f *testing.F) {
 		f.Add(content)
 	}
 	f.Add([]byte(`{"plugins":[{"type":"a","plugins":[{"type":"capture-cni"}]}],"name":"\"plugins\":[{"}`))
+	f.Add([]byte(`{"plugins":[{"type":"a"}],"name":"n","cniVersion":"1.0.0","loadOnlyInlinedPlugins":true}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		list, err := Parse(text)
 		if err != nil {
@@ -256,8 +263,11 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%q became %q", text, edited)
 		}
 		again := parse(t, edited)
-		if ours(again) != 1 || !again.Has([]byte(entry)) || len(again.Plugins)-1 != len(list.Plugins)-ours(list) || again.Name != list.Name {
+		if ours(again) != 1 || !again.Has([]byte(entry)) || len(again.Plugins)-1 != len(list.Plugins)-ours(list) {
 			t.Fatalf("%q became %q", text, edited)
+		}
+		if conf, err := libcni.NetworkConfFromBytes(text); err != nil || again.Name != conf.Name || again.CNIVersion != conf.CNIVersion || again.LoadOnlyInlinedPlugins != conf.LoadOnlyInlinedPlugins {
+			t.Fatalf("%q became %+v, %v", text, again, err)
 		}
 		back, err := again.Without()
 		if err != nil {

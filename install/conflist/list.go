@@ -67,11 +67,7 @@ func Parse(text []byte) (*List, error) {
 	}
 	list := &List{
 		Name: conf.Name, CNIVersion: conf.CNIVersion, LoadOnlyInlinedPlugins: conf.LoadOnlyInlinedPlugins,
-		text: text,
-	}
-	list.Plugins, err = locate(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading a configuration list: %w", withoutContent(err))
+		Plugins: locate(text), text: text,
 	}
 	if len(list.Plugins) != len(conf.Plugins) {
 		return nil, errors.New("reading a configuration list: the key plugins occurs twice")
@@ -93,28 +89,17 @@ func (l *List) HasOurs() bool { return slices.ContainsFunc(l.Plugins, Plugin.isO
 // HasOthers reports whether the list has an entry of another plugin.
 func (l *List) HasOthers() bool { return slices.ContainsFunc(l.Plugins, isOther) }
 
-// locate returns the offsets of each element of the top-level "plugins".
-func locate(text []byte) ([]Plugin, error) {
+// locate returns the offsets of each element of the top-level "plugins", in a text that
+// libcni has read.
+func locate(text []byte) (plugins []Plugin) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	if _, err := decoder.Token(); err != nil { // {
-		return nil, err
-	}
-	var plugins []Plugin
+	_, _ = decoder.Token() // {
 	for decoder.More() {
-		key, err := decoder.Token()
-		if err != nil {
-			return nil, err
-		}
+		key, _ := decoder.Token()
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return nil, err
-		}
-		if key != "plugins" {
-			continue
-		}
 		var elements []json.RawMessage
-		if err := json.Unmarshal(value, &elements); err != nil {
-			return nil, err
+		if decoder.Decode(&value) != nil || key == "plugins" && json.Unmarshal(value, &elements) != nil {
+			return nil
 		}
 		end := int(decoder.InputOffset()) - len(value)
 		for _, element := range elements {
@@ -123,5 +108,5 @@ func locate(text []byte) ([]Plugin, error) {
 			plugins = append(plugins, Plugin{start: start, end: end})
 		}
 	}
-	return plugins, nil
+	return plugins
 }

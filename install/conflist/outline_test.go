@@ -21,7 +21,8 @@ func TestOutline(t *testing.T) {
 			Name: "net", CNIVersion: "1.0.0", DisableCheck: true,
 			Plugins: []PluginOutline{{Type: "bridge", Capabilities: []string{"bandwidth", "portMappings"}}, {Type: "capture-cni", Own: json.RawMessage(ours)}},
 		},
-		`{"cniVersion": "0.3.1", "name": "old", "type": "bridge", "token": "x"}`: {Name: "old", CNIVersion: "0.3.1", Plugins: []PluginOutline{{Type: "bridge"}}},
+		`{"cniVersion": "0.3.1", "name": "old", "type": "bridge", "token": "x"}`:                             {Name: "old", CNIVersion: "0.3.1", Plugins: []PluginOutline{{Type: "bridge"}}},
+		`{"name": "` + strings.Repeat("n", maxName+1) + `", "type": "` + strings.Repeat("t", maxName) + `"}`: {Name: notShown, Plugins: []PluginOutline{{Type: strings.Repeat("t", maxName)}}},
 		`{"name": "pass = x", "plugins": [{"type": "a b"}, 5, {}]}`: {
 			Name: notShown, Plugins: []PluginOutline{{Type: notShown}, {}, {}},
 			Fault: "reading a configuration list: not of the expected form: a JSON number where another type is expected",

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -50,11 +52,22 @@ func TestYoungerToken(t *testing.T) {
 // TestCredentialsArePrivate lets no other user read the token or list its directory.
 func TestCredentialsArePrivate(t *testing.T) {
 	t.Parallel()
-	c := New(settings.Default(machine.New(t, nil)), nil)
+	wanted := settings.Default(machine.New(t, nil))
+	wanted.Credentials.Server = "https://api.test"
+	c := New(wanted, nil)
 	if err := c.write("/var/lib/capture-cni", []byte("CA"), "token"); err != nil {
 		t.Fatal(err)
 	}
 	directory := c.settings.At("/var/lib/capture-cni")
+	access, err := clientcmd.LoadFromFile(directory + "/" + config.KubeconfigName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := access.Contexts[access.CurrentContext]
+	got := []string{access.Clusters[current.Cluster].Server, access.Clusters[current.Cluster].CertificateAuthority, access.AuthInfos[current.AuthInfo].TokenFile}
+	if want := []string{"https://api.test", "/var/lib/capture-cni/ca.crt", "/var/lib/capture-cni/token"}; !slices.Equal(got, want) {
+		t.Errorf("the kubeconfig has %q, want %q", got, want)
+	}
 	for name, want := range map[string]os.FileMode{"": 0o700, TokenName: 0o600, config.KubeconfigName: 0o600, CAName: 0o600} {
 		info, err := os.Stat(filepath.Join(directory, name))
 		if err != nil || info.Mode().Perm() != want {

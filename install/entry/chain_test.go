@@ -40,7 +40,7 @@ func TestBrokenChain(t *testing.T) {
 		}
 	}
 	placed := machine.Files(t, net.Dir)
-	if placed[ChainedName] != string(Indented(OldEntry)) {
+	if placed[ChainedName] != "{\n  \"type\": \"capture-cni\",\n  \"kubeconfig\": \"/var/lib/capture-cni/kubeconfig\"\n}\n" {
 		t.Errorf("the entry is %q", placed[ChainedName])
 	}
 	delete(placed, ChainedName)
@@ -62,14 +62,14 @@ func TestBrokenChain(t *testing.T) {
 // TestUnreadableNeighbour names a file that Multus can't read as one.
 func TestUnreadableNeighbour(t *testing.T) {
 	t.Parallel()
-	net := newNet(t, nil)
+	net := newNet(t, map[string]string{ChainedName: "{"}) // which the agent corrects
 	for name, target := range map[string]string{"a.conf": "missing", "b.conf": "/etc"} {
 		if err := os.Symlink(target, filepath.Join(net.Path(), name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fault := ChainFault(net)
-	if fault == nil || !strings.Contains(fault.Error(), "/a.conf,") || !strings.Contains(fault.Error(), "/b.conf,") {
+	if fault == nil || !strings.Contains(fault.Error(), "/a.conf,") || !strings.Contains(fault.Error(), "/b.conf,") || strings.Contains(fault.Error(), ChainedName) {
 		t.Errorf("got %v", fault)
 	}
 }

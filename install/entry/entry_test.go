@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -48,19 +49,28 @@ func TestEntry(t *testing.T) {
 			t.Errorf("%s: the kubeconfig is %s", test.keys, entry.Conf.Kubeconfig)
 		}
 	}
+	auto, err := Parse([]byte(`{"backend": "auto", "ipv6": "never"}`), terms.Multus, "/state", "/run/capture-cni")
+	if chosen := auto.With("iptables"); err != nil || auto.Asked != backend.Auto || string(auto.Keys) != `{"ipv6":"never"}` ||
+		string(chosen.Keys) != `{"backend":"iptables","ipv6":"never"}` || chosen.Conf.Backend != "iptables" {
+		t.Errorf("backend auto: %+v, %v", chosen, err)
+	}
 }
 
 // TestBadEntry refuses what the plugin would refuse or overlook.
 func TestBadEntry(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		`[`:                     "expected a JSON object",
-		`null`:                  "expected a JSON object",
-		`{"type": "other"}`:     "which the agent writes itself",
-		`{"kubeconfig": "/k"}`:  "which the agent writes itself",
-		`{"agentSocket": 5}`:    `"agentSocket" is 5`,
-		`{"ipv6": "sometimes"}`: `"ipv6" is "sometimes"`,
-		`{"ipV6": "never"}`:     `"ipV6" is not known`,
+		`[`:                      "expected a JSON object",
+		`null`:                   "expected a JSON object",
+		`{"type": "other"}`:      "which the agent writes itself",
+		`{"kubeconfig": "/k"}`:   "which the agent writes itself",
+		`{"capabilities": {}}`:   "which the agent writes itself",
+		`{"name": "n"}`:          "which the agent writes itself",
+		`{"cniVersion": "1"}`:    "which the agent writes itself",
+		`{"agentSocket": 5}`:     `"agentSocket" is 5`,
+		`{"ipv6": 5, "ipv4": 5}`: `"ipv6" is 5`,
+		`{"ipv6": "sometimes"}`:  `"ipv6" is "sometimes"`,
+		`{"ipV6": "never"}`:      `"ipV6" is not known`,
 	} {
 		if _, err := Parse([]byte(keys), terms.Insert, "/state", "/run/other"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", keys, err, want)

@@ -17,6 +17,8 @@ import (
 const (
 	ciliumList = `{"cniVersion": "0.3.1", "name": "cilium", "plugins": [{"type": "cilium-cni"}]}`
 	calicoList = `{"cniVersion": "0.3.1", "name": "k8s-pod-network", "plugins": [{"type": "calico"}]}`
+
+	loopbackConf = `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`
 )
 
 // crio is the directory of CRI-O, which has these programs and others that the agent may not see.
@@ -37,6 +39,9 @@ func crio(t *testing.T, files map[string]string, seesAll bool, programs ...strin
 func TestCRIO(t *testing.T) {
 	t.Parallel()
 	both := map[string]string{"05-cilium.conflist": ciliumList, "10-calico.conflist": calicoList}
+	ours := map[string]string{"10-calico.conflist": strings.Replace(calicoList, "}]", "}, "+string(OldEntry)+"]", 1)}
+	twice := map[string]string{"05-cilium.conflist": ciliumList, "06-again.conflist": ciliumList, "10-calico.conflist": calicoList}
+	loopback := map[string]string{"05-cilium.conflist": ciliumList, "06-lo.conf": loopbackConf, "10-calico.conflist": calicoList}
 	for name, test := range map[string]struct {
 		net   Net
 		mode  terms.Mode
@@ -48,10 +53,15 @@ func TestCRIO(t *testing.T) {
 		"owned may have no program":        {crio(t, both, false, "calico", "capture-cni"), terms.Owned, []string{OwnedName}, "may load 10-calico.conflist, which has no entry"},
 		"the first is empty":               {crio(t, map[string]string{"05-cilium.conflist": "", "10-calico.conflist": calicoList}, true, "calico", "capture-cni"), terms.DropIn, []string{"k8s-pod-network/capture-cni.conf"}, ""},
 		"our program is missing":           {crio(t, both, true, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing"},
+		"our program may be missing":       {crio(t, both, false, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing"},
+		"ours is missing, with an entry":   {crio(t, ours, true, "calico"), terms.Insert, []string{"10-calico.conflist"}, "the runtime loads no list in"},
+		"both have programs":               {crio(t, both, false, "cilium-cni", "calico", "capture-cni"), terms.Insert, []string{"05-cilium.conflist"}, ""},
+		"skipped like the first":           {crio(t, twice, false, "capture-cni", "calico"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
+		"loopback is no second choice":     {crio(t, loopback, false, "capture-cni", "loopback", "calico"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
 		"a program of our list is missing": {crio(t, both, true, "capture-cni"), terms.Insert, nil, "05-cilium.conflist names cilium-cni, whose programs are missing"},
 	} {
 		_ = In(test.mode).Place(test.net, OldEntry) // Fault says why not
-		if fault := Fault(test.net, test.mode, OldEntry); (fault == nil) != (test.fault == "") || fault != nil && !strings.Contains(fault.Error(), test.fault) {
+		if fault := Fault(test.net, test.mode, OldEntry); (fault == nil) != (test.fault == "") || fault != nil && (!strings.Contains(fault.Error(), test.fault) || strings.Contains(fault.Error(), "CRI-O skips") == strings.Contains(test.fault, "no entry")) {
 			t.Errorf("%s: fault %v, want %q", name, fault, test.fault)
 		}
 		files := machine.Files(t, test.net.Dir)
@@ -59,6 +69,9 @@ func TestCRIO(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, test.holds) {
 			t.Errorf("%s: the entry is in %q, want %q", name, got, test.holds)
 		}
+	}
+	if _, err := FindPrimary(crio(t, map[string]string{"06-lo.conf": loopbackConf}, true, "loopback")); err == nil || !strings.Contains(err.Error(), "has loopback alone") {
+		t.Errorf("loopback alone: %v", err)
 	}
 	net := crio(t, both, true, "calico", "cilium-cni")
 	net.Network = "k8s-pod-network"
@@ -70,9 +83,8 @@ func TestCRIO(t *testing.T) {
 // TestManyLists follows containerd's max_conf_num: all of these lists are loaded, or none.
 func TestManyLists(t *testing.T) {
 	t.Parallel()
-	const loopback = `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`
 	for last, loads := range map[string]bool{calicoList: true, "{": false} {
-		net := newNet(t, map[string]string{"05-lo.conf": loopback, "10-cilium.conflist": ciliumList, "20-last.conflist": last})
+		net := newNet(t, map[string]string{"05-lo.conf": loopbackConf, "lo/broken.conf": "{}", "10-cilium.conflist": ciliumList, "20-last.conflist": last})
 		net.Most = 0
 		if p, err := FindPrimary(net); (err == nil) != loads || loads && p.File != "10-cilium.conflist" {
 			t.Errorf("%s: %s, %v", last, p.File, err)
@@ -92,6 +104,7 @@ func TestLinks(t *testing.T) {
 		"/etc/ptp": "10-ptp.conflist is a link to /etc/ptp, which the agent does not follow: replace the link by a copy of that file",
 		"../ptp":   "is a link to ../ptp, which the agent does not follow",
 		"none":     "10-ptp.conflist in ",
+		".":        "not a regular file",
 	} {
 		net := newNet(t, map[string]string{"ptp.real": machine.PtpList})
 		path := filepath.Join(net.Path(), "10-ptp.conflist")
@@ -108,6 +121,45 @@ func TestLinks(t *testing.T) {
 		}
 		if placed := In(terms.Owned).Place(net, OldEntry); (placed == nil) != (target == "ptp.real") {
 			t.Errorf("owned of a link to %s: %v", target, placed)
+		}
+		machine.Write(t, net.Dir, "ptp.real", machine.BothList)
+		if err := In(terms.Insert).Remove(net); err != nil {
+			t.Errorf("removal beside a link to %s: %v", target, err)
+		}
+		if got, err := os.Readlink(path); err != nil || got != target {
+			t.Errorf("after the removal, the link to %s leads to %s, %v", target, got, err)
+		}
+		net.Loader = Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, SeesAll: true}
+		if _, err := FindPrimary(net); IsWaiting(err) == strings.Contains(target, "/") || !strings.Contains(err.Error(), "10-ptp.conflist") {
+			t.Errorf("CRI-O has a link to %s: %v", target, err)
+		}
+	}
+}
+
+// TestWithoutDropIn has the mode of auto if the runtime loads no drop-in, also next to files that
+// this runtime does not load.
+func TestWithoutDropIn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  terms.Mode
+		fault string
+	}{
+		"a list":             {map[string]string{"10-ptp.conflist": machine.PtpList}, terms.Insert, "lacks an up-to-date capture-cni entry"},
+		"a conf":             {map[string]string{"10-ptp.conf": ptpConf}, terms.Owned, OwnedName + ": no such file"},
+		"an original":        {map[string]string{"10-ptp.conflist": machine.PtpList, "20-b.conf" + originalSuffix: "{}"}, terms.Owned, OwnedName + ": no such file"},
+		"a drop-in, ignored": {map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/broken.conf": "{}"}, terms.Insert, "lacks an up-to-date"},
+	} {
+		net := newNet(t, test.files)
+		net.Runtime.Version = "2.0.7"
+		if err := os.Symlink("/elsewhere", filepath.Join(net.Path(), "90-later.conflist")); err != nil {
+			t.Fatal(err)
+		}
+		if got := WithoutDropIn(net); got != test.want {
+			t.Errorf("%s: mode %s", name, got)
+		}
+		if fault := Fault(net, terms.Auto, OldEntry); fault == nil || !strings.Contains(fault.Error(), test.fault) {
+			t.Errorf("%s: %v, want %q", name, fault, test.fault)
 		}
 	}
 }

@@ -40,8 +40,10 @@ func expectState(t *testing.T, p Placement, net Net, entry []byte, wantPlaced, w
 	if fault := p.Fault(net, entry); (fault == nil) != wantPlaced {
 		t.Errorf("fault is %v, want the entry in place: %v", fault, wantPlaced)
 	}
-	if found, err := p.Found(net); err != nil || found != wantFound {
-		t.Errorf("found %v, %v; want %v", found, err, wantFound)
+	for what, find := range map[string]func(Net) (bool, error){"it": p.Found, "any": IsPlaced} {
+		if found, err := find(net); err != nil || found != wantFound {
+			t.Errorf("found %s: %v, %v; want %v", what, found, err, wantFound)
+		}
 	}
 }
 
@@ -81,6 +83,8 @@ var placementCases = map[string]struct {
 	"dropin among others":       {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/other.conf": `{"type": "tuning"}`}, map[string]string{"podnet/capture-cni.conf": ""}},
 	"owned":                     {terms.Owned, map[string]string{"10-ptp.conflist": machine.PtpList}, map[string]string{OwnedName: "podnet"}},
 	"owned, of a conf":          {terms.Owned, map[string]string{"10-bridge.conf": machine.BridgeConf}, map[string]string{OwnedName: "podnet"}},
+	"insert, inlined":           {terms.Insert, map[string]string{"10-ptp.conflist": inlinedList, "podnet/broken.conf": "{}"}, map[string]string{"10-ptp.conflist": "podnet"}},
+	"dropin next to a note":     {terms.DropIn, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet/note.txt": "{}"}, map[string]string{"podnet/capture-cni.conf": ""}},
 	"owned, without istio-cni":  {terms.Owned, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `}]`, `}, {"type": "istio-cni"}]`, 1)}, map[string]string{OwnedName: "podnet"}},
 	"multus":                    {terms.Multus, map[string]string{}, map[string]string{"capture-cni.conf": "capture-cni"}},
 	"multus-chain":              {terms.MultusChain, map[string]string{}, map[string]string{ChainedName: ""}},
@@ -97,12 +101,24 @@ func TestPlacements(t *testing.T) {
 			t.Parallel()
 			net, p := newNet(t, test.before), In(test.mode)
 			expectState(t, p, net, OldEntry, false, false)
+			if fault := p.Fault(net, OldEntry); test.mode != terms.Insert && !errors.Is(fault, fs.ErrNotExist) {
+				t.Errorf("fault is %v, want that there is no entry", fault)
+			}
+			if primary, err := FindPrimary(net); !test.mode.UnderMultus() && (err != nil || primary.Accepts(test.mode) != nil) {
+				t.Errorf("the list is not accepted: %v, %v", err, primary.Accepts(test.mode))
+			}
 			expectUnwritten(t, net, func() error { return p.Remove(net) })
 			for _, entry := range [][]byte{OldEntry, newEntry} {
 				if err := p.Place(net, entry); err != nil {
 					t.Fatal(err)
 				}
 				expectState(t, p, net, entry, true, true)
+				for _, mode := range []terms.Mode{test.mode, terms.Auto} {
+					if fault := Fault(net, mode, entry); fault != nil && (mode != terms.Auto || !test.mode.UnderMultus()) {
+						t.Errorf("by the runtime's choice, mode %s: %v", mode, fault)
+					}
+				}
+				expectUnwritten(t, net, func() error { return RemoveExcept(net, test.mode) })
 				expectUnwritten(t, net, func() error { return p.Place(net, entry) })
 				files := machine.Files(t, net.Dir)
 				for file, network := range test.placed {
@@ -117,7 +133,7 @@ func TestPlacements(t *testing.T) {
 				}
 			}
 			expectState(t, p, net, OldEntry, false, true)
-			if err := p.Remove(net); err != nil {
+			if err := RemoveExcept(net, ""); err != nil {
 				t.Fatal(err)
 			}
 			machine.ExpectFiles(t, net.Dir, test.before)
@@ -165,6 +181,10 @@ func TestPlacementRefused(t *testing.T) {
 		"insert, a json":               {terms.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, false, `use mode "owned"`},
 		"insert, a conf before a list": {terms.Insert, map[string]string{"05-cilium.conf": machine.BridgeConf, "05-cilium.conflist": bridgeList}, false, `use mode "owned"`},
 		"insert, behind loopback":      {terms.Insert, map[string]string{"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList}, true, "05-lo.conf, which the runtime loads, has loopback alone"},
+		"insert, half a conf":          {terms.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf[:40]}, true, "10-bridge.conf is not complete"},
+		"insert, plugins twice":        {terms.Insert, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `"plugins"`, `"plugins": 5, "plugins"`, 1)}, false, "the key plugins occurs twice"},
+		"insert, a file for drop-ins":  {terms.Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet": ""}, true, "10-ptp.conflist needs a directory"},
+		"dropin, our entry alone":      {terms.DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `"ptp"`, `"capture-cni"`, 1)}, false, "the list has no interface plugin"},
 		"dropin, inlined plugins only": {terms.DropIn, map[string]string{"10-ptp.conflist": inlinedList}, false, `use mode "insert"`},
 		"dropin, a link elsewhere":     {terms.DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
 		"insert, no chained plugins":   {terms.Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},

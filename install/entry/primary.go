@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
@@ -147,10 +146,11 @@ func (n Net) readDropIns(p *primary, own bool) error {
 		return nil
 	}
 	directory, err := n.Sub(filepath.Clean(p.List.Name), false)
+	_, notFile := n.Read(filepath.Clean(p.List.Name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, syscall.ENOTDIR):
+	case notFile == nil:
 		return Waiting(fmt.Sprintf("%s needs a directory %s/%s, which is a file", p.File, n.Path(), p.List.Name))
 	case err != nil:
 		return err
@@ -161,9 +161,9 @@ func (n Net) readDropIns(p *primary, own bool) error {
 		if filepath.Ext(name) != ".conf" || name == dropInName && !own {
 			continue
 		}
-		text, readErr := directory.Read(name)
+		text, _ := directory.Read(name)
 		plugin, parseErr := libcni.NetworkPluginConfFromBytes(text)
-		if readErr != nil || parseErr != nil {
+		if parseErr != nil {
 			return Waiting(fmt.Sprintf("%s can't be loaded: %s/%s is no plugin's configuration: correct or delete that file", p.File, directory.Path(), name))
 		}
 		p.types = append(p.types, plugin.Network.Type)

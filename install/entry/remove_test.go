@@ -31,6 +31,7 @@ func TestRemoveFindsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := string(Indented(OldEntry))
+	onlyOurs := strings.Replace(machine.PtpList, `{"type": "ptp"}`, string(OldEntry), 1)
 	for name, test := range map[string]struct {
 		mode          terms.Mode
 		before, after map[string]string
@@ -88,6 +89,15 @@ func TestRemoveFindsAll(t *testing.T) {
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": withEntry(machine.PtpList)},
 			map[string]string{"10-b.conf": machine.BridgeConf, "10-b.conflist": machine.PtpList},
 			true, "",
+		},
+		"our entry alone": {
+			terms.Insert, map[string]string{"10-a.conflist": onlyOurs}, map[string]string{"10-a.conflist": onlyOurs}, true, "10-a.conflist: the list has no interface plugin",
+		},
+		"a broken conf that was renamed": {
+			terms.Insert,
+			map[string]string{"10-b.conf" + originalSuffix: "{", "10-b.conflist": machine.PtpList},
+			map[string]string{"10-b.conf" + originalSuffix: "{", "10-b.conflist": machine.PtpList},
+			true, "would replace 10-b.conflist",
 		},
 		"of a network with another name": {
 			terms.DropIn,

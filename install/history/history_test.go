@@ -136,44 +136,37 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestIsBounded forgets the pods whose ADDs were the longest ago.
+// TestIsBounded records after another agent that left too many pods, and then many more: the
+// pods whose ADDs were the longest ago are forgotten.
 func TestIsBounded(t *testing.T) {
 	t.Parallel()
-	dir := recorded(t)
 	const more = 10
+	dir := recorded(t)
 	var want []string
 	for i := range maxPods + more {
-		r := add(fmt.Sprint("uid", i), i, fmt.Sprint(i))
-		if i < maxPods-1 { // in a short time
-			writeRecord(t, dir, r)
-		} else if err := Record(dir, r, false); err != nil {
-			t.Fatal(err)
-		}
-		if i >= more {
-			want = append(want, fmt.Sprint(i))
-		}
+		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
 	}
-	if diff := cmp.Diff(want, messages(t, dir)); diff != "" {
+	if err := Record(dir, add(fmt.Sprint("uid", maxPods+more-1), maxPods+more, "younger"), false); err != nil {
+		t.Fatal(err)
+	}
+	want[len(want)-1] = "younger"
+	if diff := cmp.Diff(want[more:], messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := Last(dir, "uid0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the oldest is still there: %v", err)
 	}
-}
-
-// TestLeftIsBounded records after another agent that left too many pods.
-func TestLeftIsBounded(t *testing.T) {
-	t.Parallel()
-	dir := recorded(t)
-	for i := range maxPods + 10 {
-		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, fmt.Sprint(i)))
+	for i := range 20 {
+		if err := Record(dir, add(fmt.Sprint("flood", i%10), maxPods+more+1+i, ""), false); err != nil {
+			t.Fatal(err)
+		}
+		if files := len(lab.FileNames(t, dir)); files > maxPods {
+			t.Fatalf("after %d: %d files", i, files)
+		}
 	}
-	if err := Record(dir, add(fmt.Sprint("uid", maxPods+9), maxPods+20, "younger"), false); err != nil {
-		t.Fatal(err)
-	}
-	left := messages(t, dir)
-	if len(left) != maxPods || left[0] != "10" || left[maxPods-1] != "younger" {
-		t.Errorf("%d records from %q to %q are left", len(left), left[0], left[len(left)-1])
+	if got := messages(t, dir); len(got) != maxPods || got[0] != fmt.Sprint(more+10) {
+		t.Errorf("%d records from %q are left", len(got), got[0])
 	}
 }
 
@@ -262,7 +255,7 @@ func TestRubbish(t *testing.T) {
 	if diff := cmp.Diff([]string{"good"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	for _, uid := range []string{"linked", "directory", "half", "empty", "long", "newer", "unfinished"} {
+	for _, uid := range []string{"linked", "directory", "half", "empty", "long", "newer", "unfinished", "unfinished.json.part", "other.txt"} {
 		if r, err := Last(dir, uid); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is read as %v, %v", uid, r, err)
 		}
@@ -292,23 +285,18 @@ func TestLimitOfBytes(t *testing.T) {
 	}
 }
 
-// TestFlood stays within the limits, with more pods than they allow.
-func TestFlood(t *testing.T) {
-	t.Parallel()
+// TestDescriptors expects each call to close what it opens. It runs next to no other test.
+func TestDescriptors(t *testing.T) { //nolint:paralleltest // it counts the whole process's files
 	dir := recorded(t)
-	for i := range maxPods {
-		writeRecord(t, dir, add(fmt.Sprint("uid", i), i, ""))
-	}
-	for i := range 100 {
-		if err := Record(dir, add(fmt.Sprint("flood", i%50), maxPods+i, ""), false); err != nil {
-			t.Fatal(err)
-		}
-		if files := len(lab.FileNames(t, dir)); files > maxPods {
-			t.Fatalf("after %d: %d files", i, files)
+	before := len(lab.FileNames(t, "/proc/self/fd"))
+	for i := range 20 {
+		_, err := Last(dir, "6c1f")
+		if recordErr := Record(dir, add("6c1f", i, ""), false); recordErr != nil || err != nil && i > 0 {
+			t.Fatal(recordErr, err)
 		}
 	}
-	if files := len(lab.FileNames(t, dir)); files != maxPods {
-		t.Errorf("%d files are there, want %d", files, maxPods)
+	if after := len(lab.FileNames(t, "/proc/self/fd")); after > before+5 {
+		t.Errorf("%d files are open, %d before", after, before)
 	}
 }
 

@@ -46,7 +46,6 @@ func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error
 func (c *Client) Evict(ctx context.Context, ref record.PodRef) error {
 	uid := types.UID(ref.UID)
 	eviction := &policy.Eviction{
-		TypeMeta:      metav1.TypeMeta{Kind: "Eviction", APIVersion: policy.SchemeGroupVersion.String()},
 		ObjectMeta:    metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}

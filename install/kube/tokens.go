@@ -12,7 +12,6 @@ import (
 
 	authentication "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -54,8 +53,7 @@ func isUnknownNode(err error) bool {
 func (c *Client) requestToken(ctx context.Context, spec TokenSpec, node string) (string, error) {
 	seconds := int64(spec.TTL / time.Second)
 	request := &authentication.TokenRequest{
-		TypeMeta: metav1.TypeMeta{Kind: "TokenRequest", APIVersion: authentication.SchemeGroupVersion.String()},
-		Spec:     authentication.TokenRequestSpec{ExpirationSeconds: &seconds},
+		Spec: authentication.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}
 	if node != "" {
 		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node}

@@ -203,6 +203,9 @@ func TestWritesRecover(t *testing.T) {
 			}
 			now = now.Add(interval)
 		}
+		if failed, again := strings.Count(p.log.String(), "publishing the node's state failed"), strings.Count(p.log.String(), "is published again"); failed != round+1 || again != round+1 {
+			t.Errorf("round %d: %d failures and %d recoveries are logged", round, failed, again)
+		}
 	}
 }
 

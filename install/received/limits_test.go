@@ -32,6 +32,8 @@ func TestReadLimits(t *testing.T) {
 		"backend":                  func(r *record.Record) { r.Backend = long },
 		"message of 8192 bytes":    func(r *record.Record) { r.Message = long },
 		"warning of 8192 bytes":    func(r *record.Record) { r.Warnings = []string{"a", long} },
+		"a stamp of 8192 bytes":    func(r *record.Record) { r.Stamp = long },
+		"9 notes":                  func(r *record.Record) { r.Notes = make([]string, record.MaxWarnings+1) },
 		"9 warnings":               func(r *record.Record) { r.Warnings = make([]string, record.MaxWarnings+1) },
 		"stage decide took":        func(r *record.Record) { r.Stages = map[record.Stage]float64{record.Deciding: 1e300} },
 		"stage lookup took":        func(r *record.Record) { r.Stages = map[record.Stage]float64{record.LookingUp: -1} },

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -193,7 +194,7 @@ func TestReadIsStrict(t *testing.T) {
 func TestReadVerdicts(t *testing.T) {
 	t.Parallel()
 	ofAdd := []record.Reason{record.NotKubernetes, record.NamespaceExcluded, record.StaticPod, record.NotInjected, record.Exempt(capture.InitContainer), record.Exempt(capture.NamespaceExcluded), record.Input, record.Configuration, record.Lookup, record.Annotations, record.Refused, record.Gone, record.Kernel}
-	ofGuard := []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign}
+	ofGuard := []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	for verdict, own := range map[record.Verdict][]record.Reason{
 		record.Captured: {""}, record.Passed: ofAdd[:6], record.Failed: ofAdd[6:], Repaired: ofGuard[:2], EvictionRequested: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
 	} {
@@ -306,6 +307,9 @@ func TestSpoolIsRootsOwn(t *testing.T) {
 		if err := Replay(dir, func([]byte) { t.Errorf("%s has records", dir) }); (err == nil) != (dir == none) {
 			t.Errorf("%s: %v", dir, err)
 		}
+		if records, err := ReadAll(dir); err == nil || errors.Is(err, fs.ErrNotExist) != (dir == none) {
+			t.Errorf("%s has %v, %v", dir, records, err)
+		}
 	}
 	for _, dir := range []string{open, secret} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -359,6 +363,12 @@ func TestReadAll(t *testing.T) {
 	want := []string{"1", "2", "3"}
 	for i := range want {
 		record.Keep(dir, numbered(i+1))
+	}
+	for i, name := range lab.FileNames(t, dir) { // files of the same content that the plugin has not finished
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprint(i, "-x", record.Unfinished)), content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 2 {
 		if diff := cmp.Diff(want, messages(t, dir)); diff != "" {

@@ -2,7 +2,39 @@
 
 package settings
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// TestDefault spells the defaults, which documents and the chart repeat.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	want := Node{
+		Root: "/host", Mode: "auto", NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
+		Binary: "/opt/capture-cni/capture-cni", Owner: "capture-cni", Entry: entry.Entry{Conf: config.Default(), Asked: "nftables"},
+	}
+	got := Default("/host")
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if dirs := got.CredentialDirs(); len(dirs) != 2 || dirs[0] != got.StateDir || dirs[1] != got.RunDir {
+		t.Errorf("credentials are in %q", dirs)
+	}
+	for _, test := range []struct {
+		mode terms.Mode
+		dir  string
+		want bool
+	}{{terms.MultusChain, "/etc/tmpfiles.d", true}, {terms.MultusChain, "", false}, {terms.Multus, "/etc/tmpfiles.d", false}} {
+		if got.Mode, got.TmpfilesDir = test.mode, test.dir; got.KeepsBootFiles() != test.want {
+			t.Errorf("%+v: %v", test, !test.want)
+		}
+	}
+}
 
 // TestSockets expects the agent to see the entry's sockets below its root, and none of an
 // empty key.

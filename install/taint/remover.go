@@ -105,7 +105,6 @@ func (r *Remover) explain(ctx context.Context, node *corev1.Node, cause error) {
 func (r *Remover) event(node *corev1.Node, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{
-		TypeMeta:       metav1.TypeMeta{Kind: "Event", APIVersion: "v1"},
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "capture-cni-", Namespace: metav1.NamespaceDefault},
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: r.node, UID: node.UID},
 		Type:           corev1.EventTypeWarning, Reason: "CaptureNotReady", Message: message,

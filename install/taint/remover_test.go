@@ -3,6 +3,7 @@
 package taint
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -47,6 +49,7 @@ type world struct {
 	fault  error
 	checks int
 	shown  []bool
+	lines  bytes.Buffer
 }
 
 func newWorld(t *testing.T, taints ...string) *world {
@@ -65,7 +68,7 @@ func newWorld(t *testing.T, taints ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Remover = NewRemover(api, "node-1", key, ready, observe, slog.New(slog.DiscardHandler))
+	w.Remover = NewRemover(api, "node-1", key, ready, observe, slog.New(slog.NewTextHandler(&w.lines, nil)))
 	return w
 }
 
@@ -107,8 +110,9 @@ func TestNoTaint(t *testing.T) {
 	for _, taints := range [][]string{nil, {"other", key + "-2"}} {
 		w := newWorld(t, taints...)
 		before := w.server.Requests()
+		w.reminder.since = time.Now() // of a taint that was there before
 		w.expect(t, false, taints, false)
-		if w.checks != 0 || w.server.Requests() != before+1 {
+		if w.checks != 0 || w.reminder != (reminder{}) || w.server.Requests() != before+1 {
 			t.Errorf("%d checks, %d requests", w.checks, w.server.Requests()-before)
 		}
 	}
@@ -212,10 +216,15 @@ func TestBadInstall(t *testing.T) {
 	if len(events) != 1 {
 		t.Fatalf("%d events: %v", len(events), events)
 	}
-	e := events[0]
-	if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.Name != "node-1" || e.Type != corev1.EventTypeWarning ||
-		e.Namespace != "default" || !strings.Contains(e.Message, key) || !strings.Contains(e.Message, "the plugin does not run") {
-		t.Errorf("the event is %+v", e)
+	at := events[0].FirstTimestamp
+	if diff := cmp.Diff(corev1.Event{
+		TypeMeta:       metav1.TypeMeta{Kind: "Event", APIVersion: "v1"},
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "capture-cni-", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: "node-1", UID: "uid-of-node-1"},
+		Type:           "Warning", Reason: "CaptureNotReady", Message: "the taint " + key + " stays: the plugin does not run",
+		Source: corev1.EventSource{Component: "capture-cni-node", Host: "node-1"}, FirstTimestamp: at, LastTimestamp: at, Count: 1,
+	}, events[0]); diff != "" || time.Since(at.Time) > time.Minute {
+		t.Errorf("the event of %s differs: %s", at, diff)
 	}
 	w.reminder.posted = time.Now().Add(-samePause)
 	w.expect(t, true, []string{key, "other"}, true)
@@ -234,6 +243,14 @@ func TestBadInstall(t *testing.T) {
 	}
 	w.fault = nil
 	w.expect(t, false, []string{"other"}, true, false)
+	if w.reminder != (reminder{}) {
+		t.Errorf("a later taint is reminded of as %+v", w.reminder)
+	}
+	for _, line := range []string{"stays: the plugin does not run", "stays: something else", "removed the taint " + key} {
+		if n := strings.Count(w.lines.String(), line); n != 1 {
+			t.Errorf("the log has %q %d times: %s", line, n, &w.lines)
+		}
+	}
 }
 
 // TestEventLost posts an event that could not be posted with the next pass.
@@ -251,8 +268,8 @@ func TestEventLost(t *testing.T) {
 	w.expect(t, true, []string{key}, true)
 	w.server.Misbehave(nil)
 	w.expect(t, true, []string{key}, true)
-	if got := len(w.server.Events()); got != 1 {
-		t.Errorf("%d events", got)
+	if got := len(w.server.Events()); got != 1 || strings.Count(w.lines.String(), "posting an Event about the taint failed") != 1 {
+		t.Errorf("%d events; log: %s", got, &w.lines)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestSendsToAll listens to no runtime that would take an event from the
@@ -55,7 +57,7 @@ func TestIgnoresDropIns(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[Runtime]bool{
 		{"containerd", "1.7.28"}: true, {"containerd", "v2.0.7"}: true, {"containerd", "v2.1.0-rc.1"}: false, {"containerd", "v2.1.4-k3s1"}: false, {"containerd", "3.0"}: false,
-		{"cri-o", "1.32.9"}: true, {"cri-o", "1.33.0"}: false, {"containerd", "main"}: false, {"another", "1.0"}: false, {}: false,
+		{"cri-o", "1.32.9"}: true, {"cri-o", "1.33.0"}: false, {"containerd", "main"}: false, {"containerd", "0.0.0+unknown"}: false, {"another", "1.0"}: false, {}: false,
 	} {
 		if got := version.IgnoresDropIns(); got != want {
 			t.Errorf("%s: %t, want %t", fmt.Sprint(version), got, want)
@@ -123,9 +125,15 @@ func TestStates(t *testing.T) {
 			t.Errorf("%s does not come before a captured pod", state)
 		}
 	}
-	for _, cause := range MeshedExemptions() {
-		if AdviceFor(cause) == "" {
-			t.Errorf("exempt by %s: there is no next step", cause)
+	causes := []capture.ExemptionCause{
+		capture.InitContainer, capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType, capture.InjectFalse, capture.InterceptionNone, capture.NamespaceExcluded,
+	}
+	if got := MeshedExemptions(); !slices.Equal(got, causes) {
+		t.Errorf("causes: %q", got)
+	}
+	for _, cause := range append(causes, capture.NotInjected) {
+		if (AdviceFor(cause) == "") != (cause == capture.NotInjected) {
+			t.Errorf("exempt by %s: the next step is %q", cause, AdviceFor(cause))
 		}
 	}
 	order := []State{Uncaptured, InjectedLater, Drifted, Foreign, Obstructed, Unknown, Exempt, Changed, Outdated, Captured}
@@ -135,6 +143,28 @@ func TestStates(t *testing.T) {
 	for _, state := range []State{NotExamined, NotStarted} {
 		if !state.IsMissing() {
 			t.Errorf("%s is not missing", state)
+		}
+	}
+}
+
+// TestSkewAdvice tells an agent of another release from one that ended for another reason.
+func TestSkewAdvice(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]bool{
+		`unknown command "guard" for "capture-cni-node"`: true, "unknown flag: --new": true, "no such file": false, "": false,
+	} {
+		if got := SkewAdvice(message); strings.Contains(got, "--set image.tag=") != want || (got != "") != want {
+			t.Errorf("%s: %q", message, got)
+		}
+	}
+}
+
+// TestUnderMultus has the modes in which Multus calls the plugin.
+func TestUnderMultus(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []Mode{Auto, DropIn, Insert, Owned, Multus, MultusChain} {
+		if got, want := mode.UnderMultus(), strings.HasPrefix(string(mode), "multus"); got != want {
+			t.Errorf("%s: %v", mode, got)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestTraceEvaluates(t *testing.T) {
 	if got, want := strings.Join(path, ", "), "zone, no effect, jumps, goes, remembers, comes back, drops"; got != want {
 		t.Errorf("the path is %s, want %s\n%s", got, want, trace.Text())
 	}
-	if text := trace.Text(); !strings.Contains(text, "verdict      dropped\n") {
+	if text := trace.Text(); !strings.Contains(text, "verdict      dropped\n") || !strings.Contains(text, ") drops: drops\n") {
 		t.Errorf("the verdict is not in the text:\n%s", text)
 	}
 }
@@ -133,10 +133,19 @@ func TestTraceDecides(t *testing.T) {
 	does := func(why string, verdict capture.Verdict, target string) capture.Rule {
 		return capture.Rule{Do: capture.Action{Verdict: verdict, Chain: target}, Why: why}
 	}
+	syn := func(name string, m capture.Match) []capture.Chain {
+		return []capture.Chain{chain(capture.Mangle, capture.Prerouting, name, capture.Rule{Match: m, Do: capture.Action{Verdict: capture.Return}, Why: "this one"})}
+	}
 	for name, tt := range map[string]struct {
 		chains []capture.Chain
 		want   string
 	}{
+		"a return in filter":           {[]capture.Chain{chain(capture.Filter, capture.Output, "OUTPUT", does("this one", capture.Return, ""))}, "rule 1 of chain OUTPUT in table filter: this one\n"},
+		"a return in raw":              {[]capture.Chain{chain(capture.Raw, capture.Prerouting, "PREROUTING", does("not this one", capture.Return, ""))}, "no rule: none matches it\n"},
+		"a SYN that another table has": {syn(capture.ChainSYN, capture.Match{FromLo: true}), "no rule: none matches it\n"},
+		"a new one, too":               {syn(capture.ChainSYN, capture.Match{Unconfirmed: true}), "no rule: none matches it\n"},
+		"another SYN":                  {syn(capture.ChainSYN, capture.Match{}), "rule 1 of chain " + capture.ChainSYN + " in table mangle: this one\n"},
+		"of another chain":             {syn("PREROUTING", capture.Match{Unconfirmed: true}), "rule 1 of chain PREROUTING in table mangle: this one\n"},
 		"a return that keeps nothing from capture": {[]capture.Chain{
 			chain(capture.Mangle, capture.Output, "OUTPUT", does("not this one", capture.Return, "")),
 			chain(capture.NAT, capture.Output, "OUTPUT"),
@@ -160,8 +169,61 @@ func TestTraceDecides(t *testing.T) {
 		}, "no rule: it reaches the end of chain ISTIO_B in table mangle\n"},
 	} {
 		trace := trace.Of(capture.Ruleset{Chains: tt.chains}, outbound("", "127.0.0.1:80", "lo", anApp))
-		if text := trace.Text(); !strings.Contains(text, "decided by   "+tt.want) {
+		text := trace.Text()
+		if !strings.Contains(text, "decided by   "+tt.want) || strings.Contains(text, "resets: refused") != strings.Contains(text, "verdict      refused by a reset\n") {
 			t.Errorf("%s: want %s\n%s", name, tt.want, text)
+		}
+		trace.NFTables = true
+		for _, words := range []string{"it reaches the end of chain mangle_ISTIO_B in table inet ", "nat_OUTPUT: rule 1 (any packet) jumps to nat_ISTIO_A: first"} {
+			if text := trace.Text(); strings.Contains(tt.want, "the end of") && !strings.Contains(text, words) {
+				t.Errorf("%s, in nftables' names, lacks %s\n%s", name, words, text)
+			}
+		}
+	}
+}
+
+// TestTraceMeets has conditions that a packet meets, and others that it nearly does.
+func TestTraceMeets(t *testing.T) {
+	t.Parallel()
+	list := func(name string) capture.List[string] { return capture.List[string]{Values: []string{name}} }
+	root := capture.List[uint32]{Values: []uint32{0}}
+	out, over, in := outbound("", "127.0.0.1:80", "eth0", anyOne), outbound("", "[2001:db8::1]:80", "lo", tproxys), inbound("198.51.100.1:50000", "192.0.2.1:8080")
+	for name, test := range map[string]struct {
+		packet trace.Packet
+		hook   capture.Hook
+		match  capture.Match
+		holds  bool
+	}{
+		"leaves by eth0":             {out, capture.Output, capture.Match{Out: list("eth0")}, true},
+		"leaves by another":          {out, capture.Output, capture.Match{Out: list("lo")}, false},
+		"leaves, and does not come":  {out, capture.Output, capture.Match{In: list("eth0")}, false},
+		"comes by eth0":              {in, capture.Prerouting, capture.Match{In: list("eth0")}, true},
+		"comes by another":           {in, capture.Prerouting, capture.Match{In: list("lo")}, false},
+		"comes, and does not leave":  {in, capture.Prerouting, capture.Match{Out: list("eth0")}, false},
+		"leaves by lo":               {over, capture.Output, capture.Match{ToLo: true}, true},
+		"has not come by lo yet":     {over, capture.Output, capture.Match{FromLo: true}, false},
+		"has come by lo":             {over, capture.Prerouting, capture.Match{FromLo: true}, true},
+		"has left by lo":             {over, capture.Prerouting, capture.Match{ToLo: true}, false},
+		"of root":                    {over, capture.Output, capture.Match{UID: root}, true},
+		"of root, when it has come":  {over, capture.Prerouting, capture.Match{UID: root}, false},
+		"of a user that is unknown":  {out, capture.Output, capture.Match{UID: root}, false},
+		"of a group that is unknown": {out, capture.Output, capture.Match{GID: root}, false},
+		"without a mark":             {out, capture.Output, capture.Match{ExceptConnMark: 9}, true},
+		"with the mark":              {over, capture.Output, capture.Match{ExceptConnMark: 9}, false},
+		"foreign":                    {out, capture.Output, capture.Match{ForeignSource: true}, false},
+		"an answer":                  {out, capture.Output, capture.Match{Accepts: true}, false},
+		"a later packet":             {out, capture.Output, capture.Match{Continues: true}, false},
+		"a captured connection":      {out, capture.Output, capture.Match{Translated: true}, false},
+		"redirected IPv6":            {over, capture.Prerouting, capture.Match{Dst: capture.List[netip.Prefix]{Values: []netip.Prefix{netip.MustParsePrefix("::1/128")}}}, true},
+	} {
+		ipv6, drop := capture.Match{Family: capture.IPv6}, capture.Action{Verdict: capture.Drop}
+		path := trace.Of(capture.Ruleset{Chains: []capture.Chain{
+			{Table: capture.Raw, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{Match: ipv6, Do: capture.Action{Verdict: capture.SetConnMark, Mark: 9}}}},
+			{Table: capture.Mangle, Hook: test.hook, Name: "TESTED", Rules: []capture.Rule{{Match: test.match, Do: drop}}},
+			{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: []capture.Rule{{Match: ipv6, Do: capture.Action{Verdict: capture.Redirect, Port: 15001}}}},
+		}}, test.packet)
+		if got := path.Verdict == capture.Drop; got != test.holds {
+			t.Errorf("%s: the condition holds: %v\n%s", name, got, path.Text())
 		}
 	}
 }
