@@ -42,7 +42,7 @@ func (c *Cluster) buildAgent(ctx context.Context, tag string) (imageFile, error)
 }
 
 func buildImage(ctx context.Context, image imageFile, programs ...string) error {
-	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-platforms", "linux/" + runtime.GOARCH}, programs...)
+	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-version", "0.0.0", "-platforms", "linux/" + runtime.GOARCH}, programs...)
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Stderr = os.Stderr
 	if err := command.Run(); err != nil {
