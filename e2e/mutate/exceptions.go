@@ -10,7 +10,7 @@ import (
 )
 
 // exceptionList has a mutant's name and the reason why no test notices it, one per line, and
-// is sorted. A mutant's name has no line of a file, so a change elsewhere in it needs no edit.
+// is sorted. A name is a function and a piece of its code, so a change elsewhere needs no edit.
 //
 //go:embed exceptions.txt
 var exceptionList string
@@ -38,22 +38,32 @@ func parseExceptions(text string) (exceptions, error) {
 	return reasons, nil
 }
 
+// find returns the exception of a mutant: its name, or the start of it and an asterisk.
+func (e exceptions) find(m mutant) (exception string, found bool) {
+	for exception := range e {
+		if start, isStart := strings.CutSuffix(exception, "*"); exception == m.name() || isStart && strings.HasPrefix(m.name(), start) {
+			return exception, true
+		}
+	}
+	return "", false
+}
+
 // apply takes the exceptions out of an outcome, and returns how many those are and the
 // names of the package's exceptions that are none.
 func (e exceptions) apply(o *outcome, s *source) (excepted int, stale []string) {
 	used := map[string]bool{}
 	except := func(m mutant) bool {
-		_, known := e[m.name()]
-		if known {
-			used[m.name()] = true
+		exception, found := e.find(m)
+		if found {
+			used[exception] = true
 			excepted++
 		}
-		return known
+		return found
 	}
 	o.lived, o.unreached = slices.DeleteFunc(o.lived, except), slices.DeleteFunc(o.unreached, except)
-	for name := range e {
-		if strings.HasPrefix(name, s.name()+".") && !used[name] {
-			stale = append(stale, name)
+	for exception := range e {
+		if strings.HasPrefix(exception, s.name()+".") && !used[exception] {
+			stale = append(stale, exception)
 		}
 	}
 	slices.Sort(stale)

@@ -49,9 +49,9 @@ func (in *instrumenter) cases(s *ast.SwitchStmt) {
 			if !ok || !printable || basic.Info()&(types.IsString|types.IsInteger) == 0 {
 				continue
 			}
-			function := "otherText"
+			function := "mutatedOtherText"
 			if basic.Info()&types.IsInteger != 0 {
-				function = "otherNumber"
+				function = "mutatedOtherNumber"
 			}
 			in.wrap(value, fmt.Sprintf("%s[%s](%d, ", function, name, in.add("case", value)), ")")
 		}
@@ -89,7 +89,7 @@ func (in *instrumenter) literal(l *ast.CompositeLit) {
 		for _, element := range l.Elts[1:] {
 			in.add("element", element)
 		}
-		in.wrap(l, fmt.Sprintf("without(%d, ", first), ")")
+		in.wrap(l, fmt.Sprintf("mutatedWithout(%d, ", first), ")")
 	case *types.Map:
 		first, keys := 0, []string(nil)
 		for i, element := range l.Elts {
@@ -104,7 +104,7 @@ func (in *instrumenter) literal(l *ast.CompositeLit) {
 			}
 			keys = append(keys, in.text(key))
 		}
-		in.wrap(l, fmt.Sprintf("withoutKey(%d, ", first), ", "+strings.ReplaceAll(strings.Join(keys, ", "), "\n", " ")+")")
+		in.wrap(l, fmt.Sprintf("mutatedWithoutKey(%d, ", first), ", "+strings.ReplaceAll(strings.Join(keys, ", "), "\n", " ")+")")
 	case *types.Struct:
 		for _, element := range l.Elts {
 			if field, ok := element.(*ast.KeyValueExpr); ok {
@@ -137,5 +137,5 @@ func (in *instrumenter) field(l *ast.CompositeLit, field *ast.KeyValueExpr) {
 		value.Value != nil && slices.Contains([]string{"0", "false", `""`}, value.Value.ExactString()) {
 		return
 	}
-	in.wrap(field.Value, fmt.Sprintf("orZero[%s](%d, ", name, in.add("field", field)), ")")
+	in.wrap(field.Value, fmt.Sprintf("mutatedOrZero[%s](%d, ", name, in.add("field", field)), ")")
 }

@@ -11,7 +11,9 @@ import (
 
 // comparisons has the function that compares as an operator does, or includes or excludes
 // equal values when it is mutated.
-var comparisons = map[token.Token]string{token.LSS: "less", token.LEQ: "lessOrEqual", token.GTR: "greater", token.GEQ: "greaterOrEqual"}
+var comparisons = map[token.Token]string{
+	token.LSS: "mutatedLess", token.LEQ: "mutatedLessOrEqual", token.GTR: "mutatedGreater", token.GEQ: "mutatedGreaterOrEqual",
+}
 
 // arithmetic has for each operator the one that takes its place, and the function that
 // computes either.
@@ -19,11 +21,11 @@ var arithmetic = map[token.Token]struct {
 	other    token.Token
 	function string
 }{
-	token.ADD: {token.SUB, "sum"},
-	token.SUB: {token.ADD, "difference"},
-	token.MUL: {token.QUO, "product"},
-	token.QUO: {token.MUL, "quotient"},
-	token.REM: {token.MUL, "remainder"},
+	token.ADD: {token.SUB, "mutatedSum"},
+	token.SUB: {token.ADD, "mutatedDifference"},
+	token.MUL: {token.QUO, "mutatedProduct"},
+	token.QUO: {token.MUL, "mutatedQuotient"},
+	token.REM: {token.MUL, "mutatedRemainder"},
 }
 
 // operator makes mutants of a comparison or a computation: those that gremlins makes.
@@ -55,7 +57,7 @@ func (in *instrumenter) negative(u *ast.UnaryExpr) {
 	}
 	other := map[token.Token]string{token.SUB: "+", token.ADD: "-"}[u.Op]
 	in.compute("negative", u, u.OpPos, other+"("+in.text(u.X)+")", func(name string, n int) {
-		in.wrap(u, fmt.Sprintf("opposite[%s](%d, ", name, n), ")")
+		in.wrap(u, fmt.Sprintf("mutatedOpposite[%s](%d, ", name, n), ")")
 	})
 }
 
@@ -72,7 +74,7 @@ func (in *instrumenter) compute(kind string, e ast.Expr, at token.Pos, other str
 	}
 	n := in.addAt(kind, e, at)
 	if known.Value != nil {
-		in.wrap(e, fmt.Sprintf("either[%s](%d, ", name, n), ", "+other+")")
+		in.wrap(e, fmt.Sprintf("mutatedEither[%s](%d, ", name, n), ", "+other+")")
 		return
 	}
 	variable(name, n)
@@ -85,7 +87,7 @@ func (in *instrumenter) increment(s *ast.IncDecStmt) {
 		return
 	}
 	operator := map[token.Token]string{token.INC: "+=", token.DEC: "-="}[s.Tok]
-	in.replace(s.TokPos, s.Tok, fmt.Sprintf(" %s step[%s](%d)", operator, name, in.addAt("increment", s, s.TokPos)))
+	in.replace(s.TokPos, s.Tok, fmt.Sprintf(" %s mutatedStep[%s](%d)", operator, name, in.addAt("increment", s, s.TokPos)))
 }
 
 func isNumber(t types.Type) bool {
