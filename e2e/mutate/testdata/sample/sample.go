@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample has one removal of each kind that its test notices, and one that it does
+// Package sample has one mutant of each kind that its test notices, and one that it does
 // not.
 package sample
+
+import "time"
 
 type pair struct {
 	Seen, Unseen string
 }
 
-var pointer = &[]string{"not a removal"}
+var pointer = &[]string{"not a mutant"}
 
 func statements() (a, b int) {
 	a = 1
@@ -48,3 +50,21 @@ func notRun() *[]string {
 	pointer = nil
 	return pointer
 }
+
+func boundaries(n int) (seen, unseen bool) { return n < 3, n >= 5 }
+
+func computations(n uint8, s string) (uint8, uint8, string) {
+	return n*2 + 1, (n - 1) / 1, s + "!"
+}
+
+func constants() (seen, unseen time.Duration) { return 3 * time.Second, -4 * time.Second }
+
+func counts(list []int) (n, unseen int) {
+	for i := 0; i < len(list); i++ {
+		n++
+		unseen--
+	}
+	return n, unseen
+}
+
+func signs(n int) (seen, unseen int) { return -n, -n % 1 }

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // source is one package of the product, parsed and type-checked.
@@ -34,6 +35,12 @@ type sourceFile struct {
 	syntax *ast.File
 }
 
+// name returns the package's path below the module.
+func (s *source) name() string {
+	_, name, _ := strings.Cut(s.path, "/capture-cni/capture-cni/")
+	return name
+}
+
 // listed is what go list prints about a package.
 type listed struct {
 	ImportPath, Dir, Export string
@@ -44,7 +51,8 @@ type listed struct {
 
 // load returns the packages that match the patterns and have tests.
 func load(ctx context.Context, patterns []string) ([]*source, error) {
-	command := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,TestGoFiles,XTestGoFiles,DepOnly"}, patterns...)...)
+	fields := "-json=ImportPath,Dir,Export,GoFiles,TestGoFiles,XTestGoFiles,DepOnly"
+	command := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-deps", fields}, patterns...)...)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
@@ -77,7 +85,8 @@ func load(ctx context.Context, patterns []string) ([]*source, error) {
 // check parses a package and finds the types of its expressions; exports has the compiled
 // form of each package that it imports.
 func check(p listed, exports map[string]string) (*source, error) {
-	s := &source{path: p.ImportPath, dir: p.Dir, set: token.NewFileSet(), info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}}
+	s := &source{path: p.ImportPath, dir: p.Dir, set: token.NewFileSet()}
+	s.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
 	var syntax []*ast.File
 	for _, name := range p.GoFiles {
 		text, err := os.ReadFile(filepath.Join(p.Dir, name))

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutate changes a package in one place at a time, and expects the package's own
+// tests to fail. It leaves out a statement, the body of an if, a case, an operand of && or
+// ||, an element of a list or map, or a field of a literal; and it makes the changes of
+// operators that gremlins makes by default. It compiles a package once, with all mutants in
+// it, and changes no file of the project.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"text/tabwriter"
+)
+
+// limits are the percentages below which a package fails.
+type limits struct{ efficacy, coverage float64 }
+
+func main() {
+	var least limits
+	flag.Float64Var(&least.efficacy, "efficacy", 95, "percentage of a package's mutants, in code that its tests run, that they must notice")
+	flag.Float64Var(&least.coverage, "coverage", 95, "percentage of a package's mutants that must be in code that its tests run")
+	lived := flag.Bool("lived", false, "print each mutant that no test notices")
+	flag.Parse()
+	patterns := flag.Args()
+	if len(patterns) == 0 {
+		patterns = []string{"./config/...", "./plugin/...", "./install/...", "./deploy/..."}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, least, *lived, patterns); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+// prepared is a package that is compiled while the tests of the one before it run.
+type prepared struct {
+	*source
+	*trial
+	err error
+}
+
+func run(ctx context.Context, least limits, lived bool, patterns []string) error {
+	reasons, err := parseExceptions(exceptionList)
+	if err != nil {
+		return err
+	}
+	sources, err := load(ctx, patterns)
+	if err != nil {
+		return err
+	}
+	ready := make(chan prepared)
+	go func() {
+		defer close(ready)
+		for _, s := range sources {
+			t, err := prepare(ctx, s)
+			ready <- prepared{s, t, err}
+		}
+	}()
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "noticed\tnot\tnot run\texcepted\ttimed out\tefficacy\tcoverage\tseconds\t  package")
+	var failed []error
+	for p := range ready {
+		if p.err == nil {
+			p.outcome, p.err = p.run(ctx)
+		}
+		if p.err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", p.name(), p.err))
+			fmt.Fprintln(os.Stderr, p.name()+": error")
+			continue
+		}
+		excepted, stale := reasons.apply(&p.outcome, p.source)
+		row := fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f\t", len(p.killed), len(p.lived), len(p.unreached), excepted, p.timedOut,
+			p.efficacy(), p.coverage(), p.took.Seconds())
+		fmt.Fprintln(table, row+"  "+p.name())
+		fmt.Fprintf(os.Stderr, "%s: %d of %d noticed, %.0f s\n", p.name(), len(p.killed), len(p.mutants), p.took.Seconds())
+		if lived {
+			print("not noticed", p.lived)
+			print("not run", p.unreached)
+		}
+		if len(stale) > 0 {
+			failed = append(failed, fmt.Errorf("exceptions that are none, because a test notices them or they are gone:\n  %s", strings.Join(stale, "\n  ")))
+		}
+		if p.efficacy() < least.efficacy || p.coverage() < least.coverage {
+			failed = append(failed, fmt.Errorf("%s has an efficacy below %g %% or a coverage below %g %%", p.name(), least.efficacy, least.coverage))
+		}
+	}
+	return errors.Join(append(failed, table.Flush())...)
+}
+
+func print(verdict string, mutants []mutant) {
+	for _, m := range mutants {
+		fmt.Printf("  %s: %s\n", verdict, m)
+	}
+}
