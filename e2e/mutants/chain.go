@@ -5,41 +5,6 @@ package main
 // chainMutants break the auxiliary chain of Multus.
 var chainMutants = []mutant{
 	{
-		name: "broken-chain-is-overlooked",
-		file: "install/entry/chain.go",
-		from: "if err != nil && name != ChainedName {",
-		to:   "if err != nil && name == ChainedName {",
-		by:   by(quick, "install/entry", "TestBrokenChain"),
-	},
-	{
-		name: "multus-without-the-chain-is-overlooked",
-		file: "install/node/runtime.go",
-		from: "return auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))",
-		to:   "_ = auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))\n\t\treturn nil",
-		by:   by(quick, "install/node", "TestMultusWithoutTheChain"),
-	},
-	{
-		name: "pods-of-the-cluster-wait-for-a-lookup",
-		file: "install/entry/entry.go",
-		from: "!ok && mode == terms.MultusChain {",
-		to:   "!ok && mode == terms.Multus {",
-		by:   by(quick, "install/entry", "TestEntry"),
-	},
-	{
-		name: "star-excludes-every-pod",
-		file: "config/input.go",
-		from: `isPrefix && prefix != "" && `,
-		to:   "isPrefix && ",
-		by:   by(quick, "config", "TestExcludesNamespace"),
-	},
-	{
-		name: "prefix-excludes-no-namespace",
-		file: "config/input.go",
-		from: "strings.HasPrefix(namespace, prefix)",
-		to:   "namespace == prefix",
-		by:   by(quick, "config", "TestExcludesNamespace"),
-	},
-	{
 		name: "boot-makes-no-entry",
 		file: "install/node/bootfiles.go",
 		from: "\nC %[1]s/%[2]s",

@@ -152,20 +152,6 @@ var chartMutants = []mutant{
 		by:   by(unit, "deploy", "TestImageOfAnotherRelease"),
 	},
 	{
-		name: "skew-of-chart-and-image-is-not-named",
-		file: "deploy/fleet/podfault.go",
-		from: "cmp.Or(terms.SkewAdvice(f.reason), ",
-		to:   "cmp.Or(\"\", ",
-		by:   by(quick, "deploy/fleet", "TestAgentStates"),
-	},
-	{
-		name: "agent-ends-on-nodes-with-ipv6-alone",
-		file: "install/capture-cni-node/server.go",
-		from: "net.ParseIP(host) != nil {",
-		to:   "net.ParseIP(host).To4() != nil {",
-		by:   by(quick, "install/capture-cni-node", "TestListenAddress"),
-	},
-	{
 		name: "kubelet-probes-where-no-agent-listens",
 		file: "deploy/chart/templates/_node.tpl",
 		from: `(list "0.0.0.0" "::")`,
@@ -199,13 +185,6 @@ var chartMutants = []mutant{
 		from: "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
 		to:   "actions/checkout@v4",
 		by:   by(quick, "e2e/project", "TestPinnedActions"),
-	},
-	{
-		name: "release-lists-another-go",
-		file: "deploy/release/sbom.go",
-		from: `strings.TrimPrefix(info.GoVersion, "go")`,
-		to:   `strings.TrimPrefix(info.GoVersion, "go1")`,
-		by:   by(unit, "deploy/release", "TestRelease"),
 	},
 	{
 		name: "provenance-names-no-commit",

@@ -19,32 +19,11 @@ var keptMutants = []mutant{
 		by:   by(root, "e2e/guard", "TestLocked"),
 	},
 	{
-		name: "pod-that-has-waited-longest-comes-last",
-		file: "install/guard/watched.go",
-		from: "a.next.Compare(b.next)",
-		to:   "b.next.Compare(a.next)",
-		by:   by(quick, "install/guard", "TestDue"),
-	},
-	{
-		name: "invalid-edit-of-annotations-ends-the-examination",
-		file: "install/guard/desired.go",
-		from: "fresh.changed = err != nil ||",
-		to:   "fresh.changed = err == nil &&",
-		by:   by(quick, "install/guard", "TestDecide"),
-	},
-	{
 		name: "outdated-pod-is-never-obstructed",
 		file: "install/guard/examine.go",
 		from: "case terms.Captured, terms.Changed, terms.Outdated:",
 		to:   "case terms.Captured, terms.Changed:",
 		by:   by(root, "e2e/guard", "TestObstructedAndMore/outdated"),
-	},
-	{
-		name: "ingress-chain-of-family-inet-obstructs-nothing",
-		file: "install/kernel/obstruction.go",
-		from: "family == unix.NFPROTO_INET && h.number == inetIngress",
-		to:   "family == unix.NFPROTO_IPV4 && h.number == inetIngress",
-		by:   by(quick, "install/kernel", "TestInFront"),
 	},
 	{
 		name: "repeated-add-restores-nothing",

@@ -6,41 +6,6 @@ package main
 // came later, connections that its rules refused, an address of another family.
 var laterMutants = []mutant{
 	{
-		name: "pod-injected-after-its-sandbox-was-made-goes-unnoticed",
-		file: "install/guard/watched.go",
-		from: "(g.asker.isMeshed(sandbox) || later)",
-		to:   "g.asker.isMeshed(sandbox)",
-		by:   by(quick, "install/guard", "TestInjectedLater"),
-	},
-	{
-		name: "edit-of-a-running-pod-captures-it",
-		file: "install/guard/examine.go",
-		from: "if w.later {",
-		to:   "if w.later && e.settings.Policy == Evict {",
-		by:   by(quick, "install/guard", "TestInjectedLater"),
-	},
-	{
-		name: "uncaptured-pod-of-the-nodes-network-is-reported-as-injected-later",
-		file: "install/guard/asking.go",
-		from: "return hasNetwork(s) && !a.isMeshed",
-		to:   "return !a.isMeshed",
-		by:   by(quick, "install/guard", "TestInjectedLater"),
-	},
-	{
-		name: "pods-injected-now-are-forgotten-without-the-agent",
-		file: "install/guard/asking.go",
-		from: "if err == nil {",
-		to:   "if err == nil || ctx.Err() != nil {",
-		by:   by(quick, "install/guard", "TestAskInjected"),
-	},
-	{
-		name: "exempt-pods-are-reported-as-injected-later",
-		file: "install/pods/entry.go",
-		from: `capture.Exclusion(*answer.Pod, meshes).Cause == ""`,
-		to:   "capture.Meshed(answer.Pod.Annotations, meshes)",
-		by:   by(unit, "install/pods", "TestWatchedPods"),
-	},
-	{
 		name: "refused-port-stays-refused-for-days",
 		file: "install/guard/repair.go",
 		from: "refused > w.refused &&",
@@ -74,13 +39,6 @@ var laterMutants = []mutant{
 		from: "unix.NFPROTO_IPV6, string(table)",
 		to:   `unix.NFPROTO_IPV6, string(table)+"6"`,
 		by:   by(root, "install/kernel", "TestRefused"),
-	},
-	{
-		name: "stamp-that-refuses-a-family-counts-as-one-that-captures-it",
-		file: "plugin/capture/stamp.go",
-		from: "case slices.Contains(families, string(IPv6)):",
-		to:   `case strings.Contains(fields[3], string(IPv6)):`,
-		by:   by(quick, "plugin/capture", "TestStampedIPv6"),
 	},
 	{
 		name: "ipv6-that-came-late-is-not-told",

@@ -68,13 +68,6 @@ var nodeMutants = []mutant{
 		by:   by(root, "e2e/guard", "TestPodsOfOtherBackend"),
 	},
 	{
-		name: "cleaned-node-without-an-agent-needs-attention",
-		file: "deploy/fleet/node.go",
-		from: "	case clean:\n",
-		to:   "	case clean && leased && false:\n",
-		by:   by(quick, "deploy/fleet", "TestNotes"),
-	},
-	{
 		name: "node-that-waits-for-its-pods-is-not-kept",
 		file: "install/keeper/keeper.go",
 		from: "report = k.node.Install(ctx, false)",
@@ -87,13 +80,6 @@ var nodeMutants = []mutant{
 		from: "[]task{answerer.Serve})...)",
 		to:   "nil)...)",
 		by:   by(root, "e2e/agent", "TestAbsent"),
-	},
-	{
-		name: "agent-of-another-pool-is-the-nodes",
-		file: "deploy/fleet/daemonset.go",
-		from: "fits || err != nil {",
-		to:   "!fits || err != nil {",
-		by:   by(quick, "deploy/fleet", "TestAgentStates"),
 	},
 	{
 		name: "test-of-the-kernel-can-not-be-disabled",

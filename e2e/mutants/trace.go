@@ -48,27 +48,6 @@ var traceMutants = []mutant{
 		by:   by(root, "e2e/traffic", "TestTrace/nftables"),
 	},
 	{
-		name: "trace-comes-back-from-goto",
-		file: "install/trace/trace.go",
-		from: "\t\t\treturn t.evaluate(t.rules.Chain(chain.Table, do.Chain))\n",
-		to:   "\t\t\tif t.evaluate(t.rules.Chain(chain.Table, do.Chain)) {\n\t\t\t\treturn true\n\t\t\t}\n",
-		by:   by(quick, "install/trace", "TestTraceEvaluates"),
-	},
-	{
-		name: "trace-overwrites-a-zone",
-		file: "install/trace/trace.go",
-		from: "if t.trace.Zone == 0 {",
-		to:   "if t.trace.Zone >= 0 {",
-		by:   by(quick, "install/trace", "TestTraceEvaluates"),
-	},
-	{
-		name: "trace-names-a-rule-that-decides-nothing",
-		file: "install/trace/trace.go",
-		from: "if here.captures() && !step.Defers && t.trace.Verdict == capture.Return {",
-		to:   "if t.trace.Verdict == capture.Return {",
-		by:   by(quick, "install/trace", "TestTraceDecides"),
-	},
-	{
 		name: "trace-is-sure-behind-another-programs-rules",
 		file: "install/guard/trace.go",
 		from: `doubts = append(doubts, "the packet meets other rules first: "+hook)`,
