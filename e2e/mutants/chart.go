@@ -193,4 +193,32 @@ var chartMutants = []mutant{
 		to:   "vcs.time=",
 		by:   by(unit, "e2e/publish", "TestVerification"),
 	},
+	{
+		name: "no-token-where-none-can-be-bound-to-a-node",
+		file: "deploy/chart/templates/tokens.yaml",
+		from: "object.spec.?boundObjectRef.?kind.orValue('') == ''",
+		to:   "!has(object.spec.boundObjectRef)",
+		by:   admission("TestAgentPolicies/tokens/Kubernetes_1.30"),
+	},
+	{
+		name: "dormant-table-is-captured",
+		file: "install/kernel/compare.go",
+		from: "shape.Add(o.Name, o.Content)",
+		to:   "shape.Add(o.Name)",
+		by:   by(root, "e2e/guard", "TestForgeries/a_table_that_no_packet_meets"),
+	},
+	{
+		name: "annotation-on-a-running-pod-turns-the-fleet-red",
+		file: "deploy/fleet/fleet.go",
+		from: "state.IsMissing() && state != terms.InjectedLater {",
+		to:   "state.IsMissing() {",
+		by:   by(quick, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
+	},
+	{
+		name: "chart-places-next-to-istio-cni",
+		file: "deploy/chart/templates/_node.tpl",
+		from: "{{ .Values.besideIstioCNI | quote }}",
+		to:   `{{ .Values.besideIstioCNI | not | quote }}`,
+		by:   by(unit, "deploy", "TestBesideIstioCNI"),
+	},
 }

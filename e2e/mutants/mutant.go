@@ -20,7 +20,7 @@ type mutant struct {
 
 // table returns all mutants.
 func table() []mutant {
-	return slices.Concat(ruleMutants, refuseMutants, sidecarMutants, traceMutants, pluginMutants, netfilterMutants, agentMutants, otherMeshMutants, chainMutants, serverMutants, guardMutants, laterMutants, keptMutants, survivorMutants, badDayMutants, chartMutants, policyMutants, fleetMutants, gateMutants, nodeMutants, forgedMutants, guideMutants)
+	return slices.Concat(ruleMutants, refuseMutants, sidecarMutants, traceMutants, pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants, fleetMutants, guideMutants)
 }
 
 // apply returns the content of the mutant's file with the mutation.

@@ -124,4 +124,25 @@ var policyMutants = []mutant{
 		to:   `{{- if semverCompare ">=1.40-0" .Capabilities.KubeVersion.Version }}`,
 		by:   by(unit, "deploy", "TestAgentsPolicies"),
 	},
+	{
+		name: "file-capability-makes-the-proxy",
+		file: "deploy/chart/templates/admission/identity.yaml",
+		from: "['ALL', 'SETUID', 'SETGID', 'SETFCAP']",
+		to:   "['ALL', 'SETUID', 'SETGID']",
+		by:   admission("TestAdmission/lists/identity_SETFCAP"),
+	},
+	{
+		name: "proxy-mounts-a-block-device",
+		file: "deploy/chart/templates/admission/proxy.yaml",
+		from: "c.?volumeDevices.orValue([]).map(d, d.devicePath)",
+		to:   "[]",
+		by:   admission("TestAdmission/lists/proxy_a_device"),
+	},
+	{
+		name: "label-is-removed-after-admission",
+		file: "deploy/chart/templates/admission/changes.yaml",
+		from: "variables.oldLabels.filter(key, !(key in variables.labels))",
+		to:   "variables.oldLabels.filter(key, false)",
+		by:   admission("TestAdmission/final"),
+	},
 }

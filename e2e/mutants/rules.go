@@ -96,4 +96,11 @@ var ruleMutants = []mutant{
 		to:   "b.exempt(Match{Protocol: TCP, Begins: true}, \"it would bypass the proxy\")",
 		by:   by(root, "e2e/search", "TestSequences"),
 	},
+	{
+		name: "init-container-of-the-proxys-group-is-captured",
+		file: "plugin/capture/istioflow.go",
+		from: "\tf.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), \"sent by the proxy's group\")\n\n",
+		to:   "\n",
+		by:   by(root, "e2e/traffic", "TestInitContainers"),
+	},
 }

@@ -23,7 +23,7 @@ var sidecarMutants = []mutant{
 		name: "linkerd-inbound-passes",
 		file: "plugin/capture/linkerd.go",
 		from: "f.add(Match{Protocol: TCP}, toInbound, \"every other inbound port\")",
-		to:   "f.add(Match{Protocol: TCP}, pass, \"every other inbound port\")",
+		to:   "f.add(Match{Protocol: TCP}, Action{Verdict: Return}, \"every other inbound port\")",
 		by:   by(root, "e2e/traffic", "TestOracleLinkerd/defaults/nftables"),
 	},
 	{
@@ -58,7 +58,7 @@ var sidecarMutants = []mutant{
 		name: "linkerd-outbound-passes",
 		file: "plugin/capture/linkerd.go",
 		from: "f.add(Match{Protocol: TCP}, toOutbound, \"every other destination\")",
-		to:   "f.add(Match{Protocol: TCP}, pass, \"every other destination\")",
+		to:   "f.add(Match{Protocol: TCP}, Action{Verdict: Return}, \"every other destination\")",
 		by:   by(root, "e2e/traffic", "TestOracleLinkerd/defaults/nftables"),
 	},
 	{
