@@ -6,7 +6,7 @@ PARTS    := $(BIN)/parts
 VERSION  := $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 IMAGEFILE := $(BIN)/capture-cni-image.tar
-GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+GOBUILD  := CGO_ENABLED=0 go build -trimpath -tags=v$(VERSION) -ldflags '-s -w'
 PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
 TOOLS    := nft iptables-legacy haproxy ip strace containerd runc conmon gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod
 FUZZTIME := 20s
@@ -28,7 +28,7 @@ build: ## Build the plugin, its lookup program, the node agent and the plugin of
 	@install -m 0755 deploy/kubectl-capture_cni/kubectl_complete-capture_cni $(BIN)/
 
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
-	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) -version $(VERSION) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
 
 release: ## Build a release into dist/: programs, image, chart, manifest, SBOM, checksums (TAG=v1.2.3 must be this version)
 	@[ "$(or $(TAG),v$(VERSION))" = "v$(VERSION)" ] || { echo "tag $(TAG) is another version than $(VERSION), the chart's appVersion" >&2; exit 1; }

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// Version returns a program's version and commit as the Go command stamped them:
-// a tag followed by the commit, or a pseudo-version, which contains the commit.
+// Version returns a program's version and commit as the Go command stamped them: a tag
+// followed by the commit, or a pseudo-version. Sources without git have the Makefile's tag.
 func Version(info *debug.BuildInfo) string {
+	version := info.Main.Version
 	for _, setting := range info.Settings {
-		if setting.Key != "vcs.revision" || len(setting.Value) < 12 {
-			continue
-		}
-		if commit := setting.Value[:12]; !strings.Contains(info.Main.Version, commit) {
-			return info.Main.Version + " (" + commit + ")"
+		switch key, value := setting.Key, setting.Value; {
+		case key == "-tags" && version == "(devel)" && strings.HasPrefix(value, "v"):
+			version = value
+		case key == "vcs.revision" && len(value) >= 12 && !strings.Contains(version, value[:12]):
+			version += " (" + value[:12] + ")"
 		}
 	}
-	return info.Main.Version
+	return version
 }
 
 // OwnVersion returns the version of the running program.

@@ -21,7 +21,7 @@ func TestFIPS(t *testing.T) {
 	lab.RequireTime(t)
 	t.Chdir("../..")
 	t.Setenv("GOFIPS140", "v1.0.0")
-	files, err := Programs(t.Context(), runtime.GOOS, runtime.GOARCH, map[string]string{"capture-cni": "./plugin/capture-cni"})
+	files, err := Programs(t.Context(), "1.2.3", runtime.GOOS, runtime.GOARCH, map[string]string{"capture-cni": "./plugin/capture-cni"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ import (
 // Licenses is the directory of the licence texts in an archive, as container tools expect it.
 const Licenses = "licenses"
 
-// Programs builds Go programs for an operating system and an architecture, from their
-// sources and their commit. sources are their packages by their paths in an archive. It
+// Programs builds Go programs of a version for an operating system and an architecture, from
+// their sources and their commit. sources are their packages by their paths in an archive. It
 // adds the licences of all that they consist of.
-func Programs(ctx context.Context, system, architecture string, sources map[string]string) (Files, error) {
-	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+architecture)
+func Programs(ctx context.Context, version, system, architecture string, sources map[string]string) (Files, error) {
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=v"+version, "GOOS="+system, "GOARCH="+architecture)
 	files := Files{}
 	for name, source := range sources {
 		content, err := program(ctx, environment, source)
@@ -49,16 +49,11 @@ func program(ctx context.Context, environment []string, source string) ([]byte, 
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(inCheckout(ctx)), "-ldflags", "-s -w -buildid=", "-o", out, source)
+	checkout := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil // Go refuses -buildvcs=true anywhere else
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(checkout), "-ldflags", "-s -w -buildid=", "-o", out, source)
 	command.Env, command.Stderr = environment, os.Stderr
 	if err := command.Run(); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)
-}
-
-// inCheckout reports whether the sources are in a git checkout with a commit. Go
-// refuses -buildvcs=true anywhere else.
-func inCheckout(ctx context.Context) bool {
-	return exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -16,17 +17,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
 // image returns that of one platform: a layer with the programs and the licences of
 // all that they consist of, and the first of them as the entrypoint.
-func image(ctx context.Context, platform *v1.Platform, programs []program) (v1.Image, error) {
+func image(ctx context.Context, version string, platform *v1.Platform, programs []program) (v1.Image, error) {
 	sources := map[string]string{}
 	for _, p := range programs {
 		sources[p.path[1:]] = p.source
 	}
-	files, err := build.Programs(ctx, platform.OS, platform.Architecture, sources)
+	files, err := build.Programs(ctx, version, platform.OS, platform.Architecture, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,8 @@ func image(ctx context.Context, platform *v1.Platform, programs []program) (v1.I
 // that a program's build information has.
 func labels(info *debug.BuildInfo) map[string]string {
 	const prefix = "org.opencontainers.image."
-	all := map[string]string{prefix + "version": info.Main.Version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
+	version, _, _ := strings.Cut(config.Version(info), " (") // the commit has a label of its own
+	all := map[string]string{prefix + "version": version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
 			all[prefix+"revision"] = setting.Value

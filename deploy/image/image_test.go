@@ -26,21 +26,34 @@ import (
 )
 
 const (
-	name  = "registry.test/capture-cni:1"
-	limit = 40 << 20 // bytes, both platforms
+	module  = "github.com/capture-cni/capture-cni/"
+	name    = "registry.test/capture-cni:1"
+	version = "1.2.3"
+	limit   = 40 << 20 // bytes, both platforms
 )
 
-// TestImage builds the image of `make image` twice.
+// TestImage has tiny programs in the places of the product's.
 func TestImage(t *testing.T) {
+	const tiny = module + "deploy/build/testdata/tiny"
+	expectImage(t, "sigs.k8s.io/yaml", []string{"linux/amd64"}, tiny, tiny, tiny)
+}
+
+// TestBothArchitectures builds the image of `make image`, which takes minutes.
+func TestBothArchitectures(t *testing.T) {
 	lab.RequireTime(t)
-	const module = "github.com/capture-cni/capture-cni/"
-	programs, err := parse([]string{"/capture-cni-node=" + module + "install/capture-cni-node", "/opt/capture-cni/capture-cni=" + module + "plugin/capture-cni", "/opt/capture-cni/capture-cni-lookup=" + module + "plugin/capture-cni-lookup"})
+	expectImage(t, "k8s.io/client-go", []string{"linux/amd64", "linux/arm64"}, module+"install/capture-cni-node", module+"plugin/capture-cni", module+"plugin/capture-cni-lookup")
+}
+
+// expectImage builds an image twice, which has the licence of a module.
+func expectImage(t *testing.T, licensed string, platforms []string, agent, plugin, lookup string) {
+	t.Helper()
+	programs, err := parse([]string{"/capture-cni-node=" + agent, "/opt/capture-cni/capture-cni=" + plugin, "/opt/capture-cni/capture-cni-lookup=" + lookup})
 	lab.Check(t, err)
 	dir := t.TempDir()
 	var tarballs [2][]byte
 	for i := range tarballs {
 		out := filepath.Join(dir, "image.tar")
-		lab.Check(t, write(t.Context(), out, name, []string{"linux/amd64", "linux/arm64"}, programs))
+		lab.Check(t, write(t.Context(), out, name, version, platforms, programs))
 		tarballs[i], err = os.ReadFile(out)
 		lab.Check(t, err)
 	}
@@ -56,9 +69,9 @@ func TestImage(t *testing.T) {
 	if got := manifest.Manifests[0].Annotations; got[annotationContainerd] != name || got[annotationOCI] != name {
 		t.Errorf("the image's name is %v, want %s", got, name)
 	}
-	platforms, err := index.ImageIndex(manifest.Manifests[0].Digest)
+	images, err := index.ImageIndex(manifest.Manifests[0].Digest)
 	lab.Check(t, err)
-	expectPlatforms(t, platforms)
+	expectPlatforms(t, images, platforms, licensed)
 }
 
 // unpack reads a tarball as a registry's client does.
@@ -85,7 +98,7 @@ func unpack(t *testing.T, tarball []byte) v1.ImageIndex {
 	return index
 }
 
-func expectPlatforms(t *testing.T, index v1.ImageIndex) {
+func expectPlatforms(t *testing.T, index v1.ImageIndex, platforms []string, module string) {
 	t.Helper()
 	manifest, err := index.IndexManifest()
 	lab.Check(t, err)
@@ -121,18 +134,18 @@ func expectPlatforms(t *testing.T, index v1.ImageIndex) {
 		if len(want) > 0 {
 			t.Errorf("%s: missing in the image: %v", found.Platform, want)
 		}
-		for _, module := range []string{"github.com/capture-cni/capture-cni", "go", "k8s.io/client-go"} {
+		for _, module := range []string{"github.com/capture-cni/capture-cni", "go", module} {
 			if !licensed[module+"/LICENSE"] {
 				t.Errorf("%s: no licence of %s among %v", found.Platform, module, licensed)
 			}
 		}
 	}
-	if !slices.Equal(built, []string{"linux/amd64", "linux/arm64"}) {
+	if !slices.Equal(built, platforms) {
 		t.Errorf("built for %q", built)
 	}
 }
 
-// expectVersion wants git's commit in the labels and in both programs.
+// expectVersion wants git's commit in the labels and in all programs, or the given version.
 func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 	t.Helper()
 	commit := stampedCommit(t)
@@ -152,12 +165,12 @@ func expectVersion(t *testing.T, labels map[string]string, image v1.Image) {
 		lab.Check(t, err)
 		info, err := buildinfo.Read(bytes.NewReader(content))
 		lab.Check(t, err)
-		stamped := "(devel)"
+		stamped := "v" + version
 		if commit != "" {
 			stamped = commit[:12]
 		}
-		if version := config.Version(info); !strings.Contains(version, stamped) || labels["org.opencontainers.image.version"] != info.Main.Version {
-			t.Errorf("%s is of version %s and of commit %s, labels %v", header.Name, version, commit, labels)
+		if own := config.Version(info); !strings.Contains(own, stamped) || labels["org.opencontainers.image.version"] != strings.Fields(own)[0] {
+			t.Errorf("%s is of version %s and of commit %s, labels %v", header.Name, own, commit, labels)
 		}
 	}
 }

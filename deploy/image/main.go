@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-const usage = `usage: image -out FILE -name NAME [-platforms LIST] PATH=PACKAGE…
+const usage = `usage: image -out FILE -name NAME -version VERSION [-platforms LIST] PATH=PACKAGE…
 
 Each PATH in the image is the program built from PACKAGE. The first PATH is the
 entrypoint.
@@ -28,17 +28,18 @@ entrypoint.
 func main() {
 	out := flag.String("out", "", "tarball to write (required)")
 	name := flag.String("name", "", "name and tag of the image (required)")
+	version := flag.String("version", "", "version of the programs, such as 1.2.3 (required)")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "platforms to build for")
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
 	programs, err := parse(flag.Args())
-	if err != nil || *out == "" || *name == "" {
+	if err != nil || *out == "" || *name == "" || *version == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := write(ctx, *out, *name, strings.Split(*platforms, ","), programs); err != nil {
+	if err := write(ctx, *out, *name, *version, strings.Split(*platforms, ","), programs); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -62,24 +63,21 @@ func parse(args []string) ([]program, error) {
 	return programs, nil
 }
 
-func write(ctx context.Context, out, name string, platforms []string, programs []program) error {
+func write(ctx context.Context, out, name, version string, platforms []string, programs []program) error {
 	index := v1.ImageIndex(empty.Index)
 	for _, text := range platforms {
 		platform, err := v1.ParsePlatform(text)
 		if err != nil {
 			return fmt.Errorf("reading the platform %q: %w", text, err)
 		}
-		built, err := image(ctx, platform, programs)
+		built, err := image(ctx, version, platform, programs)
 		if err != nil {
 			return fmt.Errorf("building for %s: %w", text, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	digest, err := index.Digest()
-	if err != nil {
-		return fmt.Errorf("computing the digest: %w", err)
-	}
-	if err := writeTarball(out, name, index); err != nil {
+	if err := errors.Join(err, writeTarball(out, name, index)); err != nil {
 		return fmt.Errorf("writing %s: %w", out, err)
 	}
 	fmt.Printf("%s@%s in %s\n", name, digest, out)

@@ -49,8 +49,8 @@ func (a archive) programs() map[string]string {
 }
 
 // build returns what the archive contains.
-func (a archive) build(ctx context.Context) (build.Files, error) {
-	files, err := build.Programs(ctx, a.system, a.architecture, a.programs())
+func (a archive) build(ctx context.Context, version string) (build.Files, error) {
+	files, err := build.Programs(ctx, version, a.system, a.architecture, a.programs())
 	if err != nil {
 		return nil, err
 	}

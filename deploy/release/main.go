@@ -41,7 +41,7 @@ func release(ctx context.Context, out, version string, archives []archive) error
 	}
 	var contents sbom
 	for _, a := range archives {
-		files, err := a.build(ctx)
+		files, err := a.build(ctx, version)
 		if err != nil {
 			return fmt.Errorf("building %s for %s/%s: %w", a.name, a.system, a.architecture, err)
 		}

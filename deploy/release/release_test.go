@@ -9,6 +9,7 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,20 +20,34 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestRelease builds a release twice: the same files, whose checksums are right. Builds
-// for other systems than Linux take minutes, and are left out.
+// TestRelease has tiny programs in the places of the product's.
 func TestRelease(t *testing.T) {
+	if got := slices.Sorted(maps.Keys(archives[0].programs())); !slices.Equal(got, []string{"capture-cni", "capture-cni-lookup", "capture-cni-node"}) {
+		t.Errorf("a node's archive has %q", got)
+	}
+	tiny := []string{"./deploy/build/testdata/tiny"}
+	expectRelease(t, archive{"capture-cni", "linux", "amd64", tiny, nil}, archive{"kubectl-capture_cni", "linux", "amd64", tiny, shells})
+}
+
+// TestBothArchitectures builds a release, except the programs for other systems than Linux,
+// which would take longer still.
+func TestBothArchitectures(t *testing.T) {
 	lab.RequireTime(t)
+	expectRelease(t, slices.DeleteFunc(slices.Clone(archives), func(a archive) bool {
+		return a.system != "linux" || a.name != "capture-cni" && a.architecture != "amd64"
+	})...)
+}
+
+// expectRelease builds a release twice: the same files, whose checksums are right.
+func expectRelease(t *testing.T, archives ...archive) {
+	t.Helper()
 	t.Chdir("../..")
 	var sums [2]string
 	var directory string
-	onLinux := slices.DeleteFunc(slices.Clone(archives), func(a archive) bool {
-		return a.system != "linux" || a.name != "capture-cni" && a.architecture != "amd64"
-	})
 	for i := range sums {
 		directory = t.TempDir()
 		lab.Check(t, os.WriteFile(filepath.Join(directory, "image.tar"), []byte("an image"), 0o644))
-		lab.Check(t, release(t.Context(), directory, "1.2.3", onLinux))
+		lab.Check(t, release(t.Context(), directory, "1.2.3", archives))
 		content, err := os.ReadFile(filepath.Join(directory, sumsFile))
 		lab.Check(t, err)
 		sums[i] = string(content)
@@ -44,12 +59,12 @@ func TestRelease(t *testing.T) {
 	for line := range strings.Lines(sums[0]) {
 		names = append(names, strings.Fields(line)[1])
 	}
-	want := []string{
-		"capture-cni-1.2.3.cdx.json", "capture-cni-1.2.3.tgz", "capture-cni-1.2.3.values.schema.json", "capture-cni-1.2.3.yaml",
-		"capture-cni_1.2.3_linux_amd64.tar.gz", "capture-cni_1.2.3_linux_arm64.tar.gz",
-		"image.tar",
-		"kubectl-capture_cni_1.2.3_linux_amd64.tar.gz",
+	want := []string{"capture-cni-1.2.3.cdx.json", "capture-cni-1.2.3.tgz", "capture-cni-1.2.3.values.schema.json", "capture-cni-1.2.3.yaml", "image.tar"}
+	for _, a := range archives {
+		want = append(want, a.name+"_1.2.3_linux_"+a.architecture+".tar.gz")
+		expectArchive(t, filepath.Join(directory, want[len(want)-1]), a)
 	}
+	slices.Sort(want)
 	if !slices.Equal(names, want) {
 		t.Errorf("the release has %q, want %q", names, want)
 	}
@@ -58,25 +73,23 @@ func TestRelease(t *testing.T) {
 	if out, err := verify.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	expectArchive(t, filepath.Join(directory, "capture-cni_1.2.3_linux_arm64.tar.gz"), "arm64")
-	expectChart(t, filepath.Join(directory, "capture-cni-1.2.3.tgz"))
-	expectSBOM(t, directory)
+	expectSBOM(t, directory, archives)
 }
 
 // expectArchive expects the programs, and the licence of each module that they
 // consist of.
-func expectArchive(t *testing.T, path, architecture string) {
+func expectArchive(t *testing.T, path string, a archive) {
 	t.Helper()
 	files := unpack(t, path)
 	want := []string{"licenses/go/LICENSE", "licenses/github.com/capture-cni/capture-cni/LICENSE"}
-	for _, name := range []string{"capture-cni", "capture-cni-lookup", "capture-cni-node"} {
+	for name := range a.programs() {
 		info, err := buildinfo.Read(bytes.NewReader(files[name]))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, setting := range info.Settings {
-			if setting.Key == "GOARCH" && setting.Value != architecture {
-				t.Errorf("%s is built for %s, want %s", name, setting.Value, architecture)
+			if setting.Key == "GOARCH" && setting.Value != a.architecture {
+				t.Errorf("%s is built for %s, want %s", name, setting.Value, a.architecture)
 			}
 		}
 		for _, module := range info.Deps {
@@ -94,13 +107,11 @@ func expectArchive(t *testing.T, path, architecture string) {
 	}
 }
 
-// expectChart renders the packed chart with Helm.
-func expectChart(t *testing.T, path string) {
-	t.Helper()
-	const helm = "bin/parts/helm"
-	if _, err := os.Stat(helm); err != nil {
-		lab.Lacks(t, "Helm: run make parts")
-	}
+// TestOracleChart renders the packed chart with Helm.
+func TestOracleChart(t *testing.T) {
+	helm, directory := lab.Part(t, "helm"), t.TempDir()
+	t.Chdir("../..")
+	lab.Check(t, writeChart(directory, "1.2.3"))
 	render := func(chart string) string {
 		out, err := exec.CommandContext(t.Context(), helm, "template", "capture-cni", chart, "--kube-version", "1.34.0").CombinedOutput()
 		if err != nil {
@@ -108,7 +119,7 @@ func expectChart(t *testing.T, path string) {
 		}
 		return string(out)
 	}
-	if render(path) != render("deploy/chart") {
+	if render(filepath.Join(directory, "capture-cni-1.2.3.tgz")) != render("deploy/chart") {
 		t.Error("the packed chart renders other manifests than its directory")
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // expectSBOM expects one that CycloneDX's own schema accepts, with each program as the
 // archives have it, and with the modules that Go wrote into the programs.
-func expectSBOM(t *testing.T, directory string) {
+func expectSBOM(t *testing.T, directory string, archives []archive) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(directory, "capture-cni-1.2.3.cdx.json"))
 	lab.Check(t, err)
@@ -38,15 +38,10 @@ func expectSBOM(t *testing.T, directory string) {
 	for _, dependency := range *document.Dependencies {
 		uses[dependency.Ref] = *dependency.Dependencies
 	}
-	for archive, programs := range map[string][]string{
-		"capture-cni_1.2.3_linux_amd64":         {"capture-cni", "capture-cni-lookup", "capture-cni-node"},
-		"capture-cni_1.2.3_linux_arm64":         {"capture-cni", "capture-cni-lookup", "capture-cni-node"},
-		"kubectl-capture_cni_1.2.3_linux_amd64": {"kubectl-capture_cni"},
-	} {
-		files := unpack(t, filepath.Join(directory, archive+".tar.gz"))
-		platform := strings.Split(archive, "_linux_")[1]
-		for _, program := range programs {
-			reference := "linux/" + platform + "/" + program
+	for _, a := range archives {
+		files := unpack(t, filepath.Join(directory, a.name+"_1.2.3_linux_"+a.architecture+".tar.gz"))
+		for program := range a.programs() {
+			reference := "linux/" + a.architecture + "/" + program
 			if want := fmt.Sprintf("%x", sha256.Sum256(files[program])); hashes[reference] != want {
 				t.Errorf("the SBOM's hash of %s is %q, want %s", reference, hashes[reference], want)
 			}

@@ -41,7 +41,7 @@ func (c *Cluster) buildAgent(ctx context.Context, tag string) (imageFile, error)
 }
 
 func buildImage(ctx context.Context, image imageFile, programs ...string) error {
-	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-platforms", "linux/" + runtime.GOARCH}, programs...)
+	args := append([]string{"run", module + "/deploy/image", "-out", image.path, "-name", image.names[0], "-version", "0.0.0", "-platforms", "linux/" + runtime.GOARCH}, programs...)
 	if err := goTool(ctx, args...); err != nil {
 		return fmt.Errorf("building the image %s: %w", image.names[0], err)
 	}

@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"install/capture-cni-node":            {"config", "install/backend", "install/bundle", "install/credentials", "install/cri", "install/entry", "install/evict", "install/guard", "install/history", "install/host", "install/keeper", "install/kube", "install/lease", "install/metrics", "install/node", "install/nodestate", "install/pods", "install/preflight", "install/received", "install/settings", "install/socket", "install/taint", "install/telemetry", "install/terms", "install/testpod", "install/testwire", "install/trace", "install/validate", "plugin/capture", "plugin/iptables", "plugin/lookup", "plugin/podfields", "plugin/podnet", "plugin/record"},
 	"deploy":                              {}, // tests alone
 	"deploy/build":                        {},
-	"deploy/image":                        {"deploy/build"},
+	"deploy/image":                        {"config", "deploy/build"},
 	"deploy/release":                      {"deploy/build"},
 	"deploy/fleet":                        {"config", "install/bundle", "install/explain", "install/nodestate", "install/terms", "plugin/capture", "plugin/podfields", "plugin/record"},
 	"deploy/precheck":                     {"deploy/fleet", "install/terms"},
