@@ -4,7 +4,6 @@ package deploy
 
 import (
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,10 +21,8 @@ var allFlags = []string{
 // the chart renders: with --help, which parses the arguments, and as render, which
 // reads and checks the environment.
 func TestAgentKnowsItsFlags(t *testing.T) {
-	agent := filepath.Join(t.TempDir(), "capture-cni-node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../install/capture-cni-node").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	t.Parallel()
+	agent := agent(t)
 	for _, values := range [][]string{{}, {"taint.remove=true", "netconf.backend=iptables-nft"}, {"token.onNode=false"}, allFlags, append([]string{"platform=openshift"}, allFlags...)} {
 		set := daemonSet(t, values...)
 		for _, container := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {

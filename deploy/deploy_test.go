@@ -9,8 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 var update = flag.Bool("update", false, "rewrite the files that are rendered from the chart")
@@ -34,24 +30,15 @@ const (
 
 var platforms = []string{"plain", "gke", "k0s", "k3d", "k3s", "rke2", "microk8s", "minikube", "openshift"}
 
-// helm runs the Helm that `make parts` builds.
-func helm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	path, err := filepath.Abs("../bin/parts/helm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		lab.Lacks(t, "Helm: run make parts")
-	}
-	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
-	return string(out), err
-}
-
 // render returns the manifests for values in the form of Helm's --set, or of
 // --set-json for an object.
 func render(t *testing.T, values ...string) (string, error) {
 	t.Helper()
+	return helm(t, template(values...)...)
+}
+
+// template returns Helm's arguments.
+func template(values ...string) []string {
 	args := []string{"template", "capture-cni", chart, "--namespace", namespace, "--kube-version", "1.34.0"}
 	for _, value := range values {
 		if strings.Contains(value, `={"`) {
@@ -60,7 +47,7 @@ func render(t *testing.T, values ...string) (string, error) {
 			args = append(args, "--set", value)
 		}
 	}
-	return helm(t, args...)
+	return args
 }
 
 // object is one rendered object.
@@ -193,32 +180,36 @@ metadata:
 	expectFresh(t, "capture-cni.yaml", manifest)
 }
 
+// refusals are wrong values, and how Helm names them.
+var refusals = []struct{ value, errContains string }{
+	{"platfrom=gke", "platfrom"},
+	{"platform=eks", "/platform"},
+	{"mode=chained", "/mode"},
+	{"state=gone", "/state"},
+	{"paths.netdir=/x", "netdir"},
+	{"paths.netDir=etc", "/paths/netDir"},
+	{"image.digest=sha256:12", "/image/digest"},
+	{"besideIstioCNI=yes", "/besideIstioCNI"},
+	{"token.ttl=1d", "/token/ttl"},
+	{"token.onNode=no", "/token/onNode"},
+	{"token.onNode=false,netconf.agentSocket=", "token.onNode is false and netconf.agentSocket is empty"},
+	{"guard.refresh=5m", "refresh"},
+	{"netconf.backendd=iptables", "backendd"},
+	{"netconf.kubeconfig=/x", "kubeconfig"},
+	{"netconf.mesh.inboundport=1", "inboundport"},
+	{"netconf.ipv6=no", "/netconf/ipv6"},
+	{"netconf.mesh.proxyUID=0", "/netconf/mesh/proxyUID"},
+	{"addCapabilities={SYS_ADMIN}", "/addCapabilities/0"},
+	{"metrics.listen=15015", "/metrics/listen"},
+	{"taint.key=node.kubernetes.io/unschedulable", "/taint/key"},
+	{"metrics.podMonitor.enabled=true", "loopback"},
+	{"metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=::1:15016", "loopback"},
+}
+
 // TestRefusals wants Helm to refuse wrong values and to name them.
 func TestRefusals(t *testing.T) {
-	for _, test := range []struct{ value, errContains string }{
-		{"platfrom=gke", "platfrom"},
-		{"platform=eks", "/platform"},
-		{"mode=chained", "/mode"},
-		{"state=gone", "/state"},
-		{"paths.netdir=/x", "netdir"},
-		{"paths.netDir=etc", "/paths/netDir"},
-		{"image.digest=sha256:12", "/image/digest"},
-		{"besideIstioCNI=yes", "/besideIstioCNI"},
-		{"token.ttl=1d", "/token/ttl"},
-		{"token.onNode=no", "/token/onNode"},
-		{"token.onNode=false,netconf.agentSocket=", "token.onNode is false and netconf.agentSocket is empty"},
-		{"guard.refresh=5m", "refresh"},
-		{"netconf.backendd=iptables", "backendd"},
-		{"netconf.kubeconfig=/x", "kubeconfig"},
-		{"netconf.mesh.inboundport=1", "inboundport"},
-		{"netconf.ipv6=no", "/netconf/ipv6"},
-		{"netconf.mesh.proxyUID=0", "/netconf/mesh/proxyUID"},
-		{"addCapabilities={SYS_ADMIN}", "/addCapabilities/0"},
-		{"metrics.listen=15015", "/metrics/listen"},
-		{"taint.key=node.kubernetes.io/unschedulable", "/taint/key"},
-		{"metrics.podMonitor.enabled=true", "loopback"},
-		{"metrics.podMonitor.enabled=true,metrics.listen=$(HOST_IP):15015,guard.listen=::1:15016", "loopback"},
-	} {
+	t.Parallel()
+	for _, test := range refusals {
 		out, err := render(t, test.value)
 		if err == nil || !strings.Contains(out, test.errContains) {
 			t.Errorf("%s: got %v, %s; want an error with %q", test.value, err, out, test.errContains)

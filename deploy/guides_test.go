@@ -94,8 +94,8 @@ var (
 // the plugin of kubectl. A flag that is alone in a code span can be one of any command's.
 func TestGuidesKnowFlags(t *testing.T) {
 	known := map[string]map[string]bool{}
-	addFlags(t, known, "capture-cni-node", "../install/capture-cni-node", "run", "uninstall", "verify", "preflight", "render", "validate", "explain")
-	addFlags(t, known, "kubectl capture-cni", "./kubectl-capture_cni", "precheck", "status", "list", "explain", "trace", "test", "report")
+	addFlags(t, known, "capture-cni-node", agent(t), "run", "uninstall", "verify", "preflight", "render", "validate", "explain")
+	addFlags(t, known, "kubectl capture-cni", plugin(t), "precheck", "status", "list", "explain", "trace", "test", "report")
 	count := 0
 	for path, guide := range guideTexts(t) {
 		for _, command := range commands(guide) {
@@ -124,15 +124,11 @@ func TestGuidesKnowFlags(t *testing.T) {
 }
 
 // addFlags adds the flags of a program's commands.
-func addFlags(t *testing.T, known map[string]map[string]bool, name, source string, commands ...string) {
+func addFlags(t *testing.T, known map[string]map[string]bool, name, program string, commands ...string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	ofAll, failed := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 	for _, command := range commands {
 		own, err := exec.CommandContext(t.Context(), program, command, "--help").CombinedOutput()
-		ofAll, failed := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 		if err != nil || failed != nil {
 			t.Fatalf("%v, %v\n%s%s", err, failed, own, ofAll)
 		}

@@ -3,7 +3,6 @@
 package deploy
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -139,37 +138,39 @@ func TestTokensAreNotMounted(t *testing.T) {
 	}
 }
 
-// TestInstallationIsNamed expects the charts of all releases to make a ClusterRoleBinding by
-// which precheck finds the namespace of an installation.
+// TestInstallationIsNamed expects the chart to make a ClusterRoleBinding by which precheck
+// finds the namespace of an installation.
 func TestInstallationIsNamed(t *testing.T) {
-	charts := map[string][]string{chart: append([]string{""}, profiles...)}
-	for _, version := range []string{"v0.1.0", "v0.2.0"} {
-		path := filepath.Join("../bin/parts", version, "chart")
-		if _, err := os.Stat(path); err != nil {
-			lab.Lacks(t, version+": run make parts")
-		}
-		charts[path] = []string{""}
+	t.Parallel()
+	expectNamed(t, chart, append([]string{""}, profiles...)...)
+}
+
+func TestEarlierInstallationIsNamed(t *testing.T) {
+	for _, version := range lab.EarlierVersions {
+		expectNamed(t, filepath.Join(lab.Part(t, version), "chart"), "")
 	}
-	for path, all := range charts {
-		for _, values := range all {
-			out, err := helm(t, "template", "any", path, "--namespace", "mesh", "--kube-version", "1.34.0", "--set", values)
-			if err != nil {
-				t.Fatal(out)
+}
+
+func expectNamed(t *testing.T, chart string, all ...string) {
+	t.Helper()
+	for _, values := range all {
+		out, err := helm(t, "template", "any", chart, "--namespace", "mesh", "--kube-version", "1.34.0", "--set", values)
+		if err != nil {
+			t.Fatal(out)
+		}
+		names := 0
+		for document := range strings.SplitSeq(out, "\n---\n") {
+			var binding rbacv1.ClusterRoleBinding
+			if yaml.Unmarshal([]byte(document), &binding) != nil || binding.Kind != "ClusterRoleBinding" || !slices.Contains([]string{"capture-cni", "capture-cni-node"}, binding.Name) {
+				continue
 			}
-			names := 0
-			for document := range strings.SplitSeq(out, "\n---\n") {
-				var binding rbacv1.ClusterRoleBinding
-				if yaml.Unmarshal([]byte(document), &binding) != nil || binding.Kind != "ClusterRoleBinding" || !slices.Contains([]string{"capture-cni", "capture-cni-node"}, binding.Name) {
-					continue
-				}
-				names++
-				if len(binding.Subjects) != 1 || binding.Subjects[0].Name != binding.Name || binding.Subjects[0].Namespace != "mesh" {
-					t.Errorf("%s, %q: %s is for %v", path, values, binding.Name, binding.Subjects)
-				}
+			names++
+			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != binding.Name || binding.Subjects[0].Namespace != "mesh" {
+				t.Errorf("%s, %q: %s is for %v", chart, values, binding.Name, binding.Subjects)
 			}
-			if names == 0 {
-				t.Errorf("%s, %q: no ClusterRoleBinding names the namespace", path, values)
-			}
+		}
+		if names == 0 {
+			t.Errorf("%s, %q: no ClusterRoleBinding names the namespace", chart, values)
 		}
 	}
 }

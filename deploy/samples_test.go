@@ -4,7 +4,6 @@ package deploy
 
 import (
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,11 +11,7 @@ import (
 
 // TestTraceSample expects the trace that the guard's guide shows to be today's.
 func TestTraceSample(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "capture-cni-node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../install/capture-cni-node").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), program, "render", "--mode=dropin", "--pod=../e2e/demo/pods/web.yaml", "--to=10.1.2.3:443", "--as=1000:1000").Output()
+	out, err := exec.CommandContext(t.Context(), agent(t), "render", "--mode=dropin", "--pod=../e2e/demo/pods/web.yaml", "--to=10.1.2.3:443", "--as=1000:1000").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

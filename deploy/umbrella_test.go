@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestUmbrella has the chart as a dependency of another one, which turns it on and off by
-// `enabled`, and has keys of its own and global ones.
-func TestUmbrella(t *testing.T) {
-	t.Parallel()
+// umbrella returns another chart, which has ours as a dependency that it turns on and off
+// by `enabled`, and has keys of its own and global ones.
+func umbrella(t *testing.T) string {
+	t.Helper()
 	umbrella := t.TempDir()
 	if err := os.CopyFS(filepath.Join(umbrella, "charts", "capture-cni"), os.DirFS(chart)); err != nil {
 		t.Fatal(err)
@@ -28,8 +28,13 @@ func TestUmbrella(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return umbrella
+}
+
+func TestUmbrella(t *testing.T) {
+	t.Parallel()
 	for enabled, agents := range map[string]int{"true": 1, "false": 0} {
-		out, err := helm(t, "template", "release", umbrella, "--namespace", namespace, "--kube-version", "1.34.0", "--set", "capture-cni.enabled="+enabled)
+		out, err := helm(t, "template", "release", umbrella(t), "--namespace", namespace, "--kube-version", "1.34.0", "--set", "capture-cni.enabled="+enabled)
 		if err != nil || strings.Count(out, "\nkind: DaemonSet\n") != agents {
 			t.Errorf("enabled=%s: %v\n%.600s", enabled, err, out)
 		}

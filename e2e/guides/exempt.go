@@ -3,7 +3,7 @@
 package guides
 
 const (
-	image      = "a push needs a registry; deploy/image.TestImage builds the image"
+	image      = "a push needs a registry; deploy/image.TestBothArchitectures builds the image"
 	istiod     = "istiod's chart comes from a registry; e2e/cluster/mesh.TestSidecars installs istiod with this value"
 	test       = "e2e/cluster/agents.TestKubectlTest runs it"
 	onNode     = "it is for a shell on a node"
@@ -48,7 +48,7 @@ var exempt = []exemption{
 	{"guides/migrate-linkerd-cni.md", "kubectl -n NAMESPACE rollout restart ", linkerd},
 
 	{"guides/verify.md", "export ", "the test's release has another signer and registry"},
-	{"guides/verify.md", "make release ", "deploy/release.TestRelease builds one twice"},
+	{"guides/verify.md", "make release ", "deploy/release.TestBothArchitectures builds one twice"},
 
 	{"guides/gitops.md", "argocd ", controller},
 	{"guides/gitops.md", "flux ", controller},

@@ -43,7 +43,7 @@ var cells = []cell{
 		parts: map[string]string{"helm-4": "kubernetes"}, // whose module has Helm 3
 		build: []string{"bin/parts/helm", "HELM=helm.sh/helm/v4/cmd/helm"},
 		tests: [][]string{
-			{"deploy"},
+			{"deploy", "-run=^TestOracle"},
 			{"e2e/cluster/pods", "-run=^(TestGuides|TestRollout|TestRemoval|TestUninstallAlone|TestAbsentRefuses)$"},
 		},
 	},
