@@ -20,13 +20,13 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestRelease has tiny programs in the places of the product's.
+// TestRelease has a tiny program in the place of the product's.
 func TestRelease(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(archives[0].programs())); !slices.Equal(got, []string{"capture-cni", "capture-cni-lookup", "capture-cni-node"}) {
 		t.Errorf("a node's archive has %q", got)
 	}
 	tiny := []string{"./deploy/build/testdata/tiny"}
-	expectRelease(t, archive{"capture-cni", "linux", "amd64", tiny, nil}, archive{"kubectl-capture_cni", "linux", "amd64", tiny, shells})
+	expectRelease(t, archive{"capture-cni", "linux", "amd64", tiny, shells})
 }
 
 // TestBothArchitectures builds a release, except the programs for other systems than Linux,
