@@ -167,12 +167,14 @@ full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
 PROGRESS := go run ./e2e/progress -timeout=30m
 # The tests that need what `make parts` builds.
 NEEDSPARTS := ^Test(Oracle|Earlier)
+# The tests that build the product for two architectures.
+BOTH := ^TestBothArchitectures$$
 # The longest first.
 TESTED = $$(go list ./e2e/agent ./e2e/guard ./e2e/traffic; go list ./... | grep -v -e e2e/ages -e e2e/publish -e e2e/agent$$ -e e2e/guard$$ -e e2e/traffic$$)
 
 test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and faults, without programs of other projects; some minutes (root, or what it leaves out)
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
-	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)' $(TESTED)
+	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(BOTH)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
 	@# One that fails does not hide what the others find. Tests wait, while lint computes.
@@ -186,7 +188,7 @@ test-oracles: # what Istio's, Linkerd's and other programs decide, and what earl
 	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)
 
 test-images: # the product's image for two architectures
-	go test -count=1 ./deploy/image ./deploy/release
+	go test -count=1 -run='$(BOTH)' ./deploy/image ./deploy/release
 
 test-modules:
 	go test -C e2e/runtimes -count=1 -timeout 30m .
