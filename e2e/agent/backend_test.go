@@ -126,7 +126,7 @@ func TestUntestedBackend(t *testing.T) {
 			tt.verdict.Boot = bootID(t)
 			lab.Check(t, backend.Write(n.RunDir, tt.verdict))
 			a := n.Start(t, "--mode", "insert", "--netconf", tt.netConf)
-			lab.Eventually(t, func() error { return a.ExpectReadyz(tt.reason) })
+			a.WaitForReadyz(t, tt.reason)
 			lab.Check(t, a.ExpectMetric(`capture_cni_node_good{part="backend"} 0`))
 			if types, err := n.LoadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
@@ -144,7 +144,7 @@ func TestUntestedBackend(t *testing.T) {
 			n.Start(t, "--mode", "insert").StopOnceReady(t)
 			lab.Check(t, backend.Write(n.RunDir, tt.verdict))
 			a = n.Start(t, "--mode", "insert", "--netconf", tt.netConf)
-			lab.Eventually(t, func() error { return a.ExpectReadyz(tt.reason) })
+			a.WaitForReadyz(t, tt.reason)
 			if types, err := n.LoadedTypes(); err != nil || !strings.Contains(types, "capture-cni") {
 				t.Errorf("the list has %s, %v", types, err)
 			}
@@ -153,7 +153,7 @@ func TestUntestedBackend(t *testing.T) {
 			a.Stop(t)
 			untested := n.Start(t, "--mode", "insert", "--netconf", tt.netConf, "--try-kernel=false")
 			if tt.netConf == auto {
-				lab.Eventually(t, func() error { return untested.ExpectReadyz("was not tested") })
+				untested.WaitForReadyz(t, "was not tested")
 				return
 			}
 			untested.Ready(t)
@@ -175,8 +175,7 @@ func TestChosenBackend(t *testing.T) {
 	n := newNode(t)
 	n.PreparePods(t)
 	lab.Check(t, backend.Write(n.RunDir, backend.Verdict{Boot: bootID(t), Asked: backend.Auto, Chosen: config.IPTablesNFT, Reason: "the kernel lacks nf_tables", NoTProxy: "the kernel lacks xt_TPROXY"}))
-	a := n.Start(t, "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
-	a.Ready(t)
+	n.StartReady(t, "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
 	out, err := n.Command("render", "--netconf", auto)
 	var entry struct{ Backend string }
 	if err != nil || json.Unmarshal([]byte(out), &entry) != nil || entry.Backend != "iptables-nft" {

@@ -42,8 +42,7 @@ func TestRestoredBackup(t *testing.T) {
 	if out, err := n.Call("DEL", "web", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("DEL: %v: %s", err, out)
 	}
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	n.expectFiles(t, installed)
 
 	n.restore(t, old)

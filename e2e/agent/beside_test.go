@@ -84,9 +84,7 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			c.Silent = mode == "insert"
 			before, changes := files(t, n.NetDir), watchWrites(t, n.NetDir)
 			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-			lab.Eventually(t, func() error {
-				return a.ExpectReadyz("has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
-			})
+			a.WaitForReadyz(t, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
 			a.Ready(t, http.StatusServiceUnavailable)
 			a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
 			a.WaitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)
@@ -134,9 +132,7 @@ func TestMigrationFlag(t *testing.T) {
 			n.Write(t, machine.PrimaryName, withAmbient)
 			before := files(t, n.NetDir)
 			a := n.Start(t, "--mode", mode, "--beside-istio-cni")
-			lab.Eventually(t, func() error {
-				return a.ExpectReadyz("with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
-			})
+			a.WaitForReadyz(t, "with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni")
 			if diff := cmp.Diff(before, files(t, n.NetDir)); diff != "" {
 				t.Errorf("next to ambient mode, the agent left:\n%s", diff)
 			}
@@ -159,8 +155,7 @@ func TestAmbientComesLater(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.Write(t, machine.PrimaryName, withIstioCNI)
-	a := n.Start(t, "--mode", "owned", "--beside-istio-cni")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "owned", "--beside-istio-cni")
 	n.Write(t, machine.PrimaryName, withAmbient)
 	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 	a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="kept",type="istio-cni"} 1`)
@@ -173,7 +168,7 @@ func TestAmbientComesLater(t *testing.T) {
 	n.waitForTypes(t, "ptp portmap istio-cni capture-cni")
 	n.Write(t, machine.PrimaryName, machine.Kindnet)
 	n.waitForTypes(t, "ptp portmap capture-cni")
-	lab.Eventually(t, func() error { return next.ExpectReadyz("in mode insert") })
+	next.WaitForReadyz(t, "in mode insert")
 	if _, found := files(t, n.NetDir)["/00-capture-cni.conflist"]; found {
 		t.Error("istio-cni has left, and the agent has not changed its mode")
 	}

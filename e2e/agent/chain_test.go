@@ -59,8 +59,7 @@ func (c chain) boot(t *testing.T) {
 func TestMultusChain(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.Start(t, c.args()...)
-	a.Ready(t)
+	a := c.StartReady(t, c.args()...)
 	lab.Check(t, c.StartAndStop(t, "web"))
 	lab.Check(t, c.StartAndStop(t, "plain"))
 	if files(t, c.NetDir)["/"+machine.PrimaryName] != machine.Kindnet {
@@ -79,8 +78,7 @@ func TestMultusChain(t *testing.T) {
 	}
 	lab.Check(t, c.StartAndStop(t, "web"))
 	lab.Check(t, c.StartAndStop(t, "plain"))
-	again := c.Start(t, c.args()...)
-	again.Ready(t)
+	again := c.StartReady(t, c.args()...)
 	old, err := c.StartPod(t, "web")
 	lab.Check(t, err)
 	again.Stop(t)
@@ -105,8 +103,7 @@ func TestMultusChain(t *testing.T) {
 func TestMultusChainFaults(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.Start(t, c.args()...)
-	a.Ready(t)
+	a := c.StartReady(t, c.args()...)
 	neighbour := filepath.Join(c.directory, "50-other.conf")
 	lab.Check(t, os.WriteFile(neighbour, []byte(`{"type": "tuning"`), 0o644))
 	if body := a.Ready(t, http.StatusServiceUnavailable); a.ExpectReadyz("50-other.conf, which another program wrote") != nil {
@@ -128,9 +125,7 @@ func TestMultusChainFaults(t *testing.T) {
 		if out, err := c.Command("verify", c.args()...); err == nil {
 			t.Errorf("verify overlooks a change of %s: %s", path, out)
 		}
-		again := c.Start(t, c.args()...)
-		again.Ready(t)
-		again.Stop(t)
+		c.Start(t, c.args()...).StopOnceReady(t)
 		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 			t.Errorf("%s is %q, %v; want %q", path, got, err, want)
 		}
@@ -142,11 +137,8 @@ func TestMultusChainFaults(t *testing.T) {
 func TestMultusChainLeft(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	a := c.Start(t, c.args()...)
-	a.Ready(t)
-	a.Stop(t)
-	b := c.Start(t, "--mode", "insert")
-	b.Ready(t)
+	c.Start(t, c.args()...).StopOnceReady(t)
+	c.StartReady(t, "--mode", "insert")
 	c.boot(t)
 	if _, err := os.Stat(c.directory + "/capture-cni-chain.conf"); err == nil {
 		t.Error("the boot made the entry of the former mode")

@@ -146,8 +146,7 @@ func TestOracleCiliumExclusive(t *testing.T) {
 			t.Parallel()
 			n, socket := newCiliumNode(t, false)
 			n.Write(t, machine.PrimaryName, machine.Kindnet) // of the primary before Cilium
-			a := n.Start(t, "--mode", tt.mode, "--cri-socket", socket)
-			a.Ready(t)
+			a := n.StartReady(t, "--mode", tt.mode, "--cri-socket", socket)
 			c := n.startCilium(t, "--cni-exclusive")
 			for deadline := time.Now().Add(lab.Patience); !strings.Contains(a.Log.String(), "back-off=8s"); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
@@ -171,7 +170,7 @@ func TestOracleCiliumExclusive(t *testing.T) {
 				t.Errorf("preflight says %s, want %s", out, tt.finding)
 			}
 			c.stop()
-			lab.Eventually(t, func() error { return n.hasEntry() })
+			lab.Eventually(t, n.hasEntry)
 			if got := files(t, n.NetDir); !strings.Contains(got[ciliumList], "cilium-cni") || !strings.Contains(got["/"+machine.PrimaryName+renamed], "kindnet") {
 				t.Errorf("a list is lost: %q", got)
 			}
@@ -189,8 +188,7 @@ func TestOracleCiliumTakesOver(t *testing.T) {
 			t.Parallel()
 			n, socket := newCiliumNode(t, mode == "dropin")
 			n.Write(t, machine.PrimaryName, machine.Kindnet)
-			a := n.Start(t, "--mode", mode, "--cri-socket", socket)
-			a.Ready(t)
+			a := n.StartReady(t, "--mode", mode, "--cri-socket", socket)
 			n.startCilium(t, "--cni-exclusive", "--cni-chaining-mode=generic-veth", "--cni-chaining-target=kindnet")
 			settle(t, n.NetDir)
 			a.Ready(t)

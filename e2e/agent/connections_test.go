@@ -20,8 +20,7 @@ import (
 func TestIdleConnections(t *testing.T) {
 	const connections, most = 15_000, 64 << 20
 	n := newNode(t)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	var limit unix.Rlimit
 	lab.Check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if want := uint64(connections + 1000); limit.Cur < want {

@@ -38,21 +38,18 @@ func (n *node) hasEntry() error {
 func TestContention(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	says := func(text string) bool { return strings.Contains(a.Log.String(), text) }
 	rewrites := 0
 	for _, next := range []string{"back-off=1s", "back-off=2s", "back-off=4s"} {
 		for ; !says(next); rewrites++ {
 			lab.Check(t, n.rewrite())
-			lab.Eventually(t, func() error { return n.hasEntry() })
+			lab.Eventually(t, n.hasEntry)
 		}
 	}
 	lab.Check(t, a.ExpectMetric(`capture_cni_entry_contended{writer="unknown"} 1`))
 	const prompt = 5 // repairs before the first back-off; each later one has the next
-	lab.Eventually(t, func() error {
-		return a.ExpectMetric(fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.Log.String(), "back-off=")))
-	})
+	a.WaitForMetric(t, fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.Log.String(), "back-off=")))
 	if rewrites > 2*(prompt+3) { // those after the agent's own start are no repairs
 		t.Errorf("%d rewrites until the third back-off", rewrites)
 	}
@@ -65,8 +62,8 @@ func TestContention(t *testing.T) {
 	if says("ptp") || says("cilium") {
 		t.Errorf("the agent guesses: %s", a.Log)
 	}
-	lab.Eventually(t, func() error { return n.hasEntry() })
-	lab.Eventually(t, func() error { return a.ExpectReadyz("warning: " + want) })
+	lab.Eventually(t, n.hasEntry)
+	a.WaitForReadyz(t, "warning: "+want)
 }
 
 // startRival starts a process that replaces the primary's list, again and again after a
@@ -98,8 +95,7 @@ func TestRivalStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			a := n.Start(t, "--mode", "insert")
-			a.Ready(t)
+			a := n.StartReady(t, "--mode", "insert")
 			stop := n.startRival(t, rival.pause, rival.reacts)
 			a.WaitForLog(t, "back-off=16s")
 			lab.Eventually(t, func() error {
@@ -154,8 +150,7 @@ func TestOwnedIsNeverLost(t *testing.T) {
 func TestDropInComesBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "dropin")
-	a.Ready(t)
+	n.StartReady(t, "--mode", "dropin")
 	directory := n.NetDir + "/kindnet"
 	for i, remove := range []func() error{
 		func() error { return os.Remove(directory + "/capture-cni.conf") },

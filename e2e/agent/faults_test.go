@@ -23,9 +23,7 @@ import (
 func TestBrokenPlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
-	a.Stop(t)
+	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	good := files(t, n.BinDir)["/capture-cni"]
 	broken := filepath.Join(t.TempDir(), "broken")
 	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
@@ -61,7 +59,7 @@ func TestDiskFull(t *testing.T) {
 	mount(t, n.StateDir, "size=4k,nr_inodes=3")
 	lab.Check(t, os.WriteFile(n.StateDir+"/filler", make([]byte, 4096), 0o600))
 	a := n.Start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_credentials_fallback 1") })
+	a.WaitForMetric(t, "capture_cni_credentials_fallback 1")
 	if got, err := n.LoadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("a runtime would call %q (%v)\n%s", got, err, a.Log)
 	}
@@ -69,11 +67,11 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the entry does not contain the run directory: %s", list)
 	}
 	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.RunDir, n.StateDir)
-	lab.Eventually(t, func() error { return a.ExpectReadyz(full) })
+	a.WaitForReadyz(t, full)
 	lab.Check(t, unix.Mount("none", n.StateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
 	n.Write(t, "touched", "")
 	lab.Check(t, os.WriteFile(n.BinDir+"/touched", nil, 0o600)) // the agent checks the whole node
-	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_credentials_fallback 0") })
+	a.WaitForMetric(t, "capture_cni_credentials_fallback 0")
 	if body := a.Ready(t); strings.Contains(body, "warning") {
 		t.Errorf("with space again, /readyz says %s", body)
 	}
@@ -112,13 +110,7 @@ func TestNoWatches(t *testing.T) {
 	a.Ready(t)
 	lab.Check(t, a.ExpectMetric("capture_cni_watch_polling 1"))
 	n.Write(t, machine.PrimaryName, machine.Kindnet)
-	lab.Eventually(t, func() error {
-		got, err := n.LoadedTypes()
-		if err == nil && !strings.Contains(got, "capture-cni") {
-			err = &unexpected{"capture-cni", got}
-		}
-		return err
-	})
+	lab.Eventually(t, n.hasEntry)
 }
 
 // TestNoPermission has an agent without the permission to write, as after a change
@@ -170,7 +162,7 @@ func TestPipesAreNotOpened(t *testing.T) {
 		lab.Check(t, unix.Mkfifo(pipe, 0o644))
 	}
 	a := n.Start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return a.ExpectReadyz("00-first.conflist: not a regular file") })
+	a.WaitForReadyz(t, "00-first.conflist: not a regular file")
 	lab.Check(t, os.Remove(pipes[0]))
 	a.Ready(t)
 	n.expectWorking(t, lab.Cut{})
@@ -183,7 +175,7 @@ func TestNoEntryWithoutPlugin(t *testing.T) {
 	n := newNode(t)
 	lab.Check(t, os.MkdirAll(n.BinDir+"/capture-cni/in-the-way", 0o755))
 	a := n.Start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return a.ExpectReadyz("binary: ") })
+	a.WaitForReadyz(t, "binary: ")
 	for range 20 {
 		n.Write(t, machine.PrimaryName, machine.Kindnet)
 		time.Sleep(100 * time.Millisecond)

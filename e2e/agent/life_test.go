@@ -35,8 +35,7 @@ func TestModes(t *testing.T) {
 			lab.Check(t, os.Remove(filepath.Join(n.NetDir, machine.PrimaryName)))
 			n.Write(t, test.primary, test.content)
 			before := files(t, n.NetDir)
-			a := n.Start(t, "--mode", test.mode)
-			a.Ready(t)
+			a := n.StartReady(t, "--mode", test.mode)
 			if got, err := n.LoadedTypes(); err != nil || got != test.want {
 				t.Errorf("a runtime would call %q, want %q (%v)", got, test.want, err)
 			}
@@ -52,8 +51,7 @@ func TestModes(t *testing.T) {
 			if diff := cmp.Diff(installed, files(t, n.Dir)); diff != "" {
 				t.Errorf("the end of the agent changed the node:\n%s", diff)
 			}
-			again := n.Start(t, "--mode", test.mode)
-			again.Ready(t)
+			again := n.StartReady(t, "--mode", test.mode)
 			if diff := cmp.Diff(installed, files(t, n.Dir)); diff != "" {
 				t.Errorf("a second agent changed the node:\n%s", diff)
 			}
@@ -93,8 +91,7 @@ func (n *node) expectRootOnly(t *testing.T) {
 func TestMultus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "multus")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "multus")
 	content := files(t, n.NetDir)["/capture-cni.conf"]
 	if !strings.Contains(content, `"name": "capture-cni"`) || strings.Contains(content, "capabilities") {
 		t.Errorf("got %s", content)
@@ -123,9 +120,7 @@ func TestWaiting(t *testing.T) {
 	}
 	for _, half := range []string{"", `{"cniVersion": "0.3.1", "name": "kind`} {
 		n.Write(t, machine.PrimaryName, half)
-		lab.Eventually(t, func() error {
-			return a.ExpectReadyz("is not complete")
-		})
+		a.WaitForReadyz(t, "is not complete")
 		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != half {
 			t.Fatalf("a file that was half written was changed to %q", got)
 		}
@@ -147,7 +142,7 @@ func TestUnfit(t *testing.T) {
 	} {
 		list := `{` + version + ` "name": "old", "plugins": [{"type": "bridge"}]}`
 		n.Write(t, machine.PrimaryName, list)
-		lab.Eventually(t, func() error { return a.ExpectReadyz(text) })
+		a.WaitForReadyz(t, text)
 		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != list {
 			t.Errorf("the list was changed to %s", got)
 		}
@@ -162,14 +157,13 @@ func TestUnfit(t *testing.T) {
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	first := n.Start(t, "--mode", "insert")
-	first.Ready(t)
+	first := n.StartReady(t, "--mode", "insert")
 	second := n.Start(t, "--mode", "insert")
-	lab.Eventually(t, func() error { return second.ExpectReadyz("still runs on the node") })
+	second.WaitForReadyz(t, "still runs on the node")
 	first.Stop(t)
 	second.Ready(t)
 	other := n.Start(t, "--mode", "insert", "--owner", "another")
-	lab.Eventually(t, func() error { return other.ExpectReadyz(`belongs to release "capture-cni"`) })
+	other.WaitForReadyz(t, `belongs to release "capture-cni"`)
 	second.Stop(t)
 	if out, err := n.Command("uninstall"); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -183,11 +177,9 @@ func TestAbsent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	before := files(t, n.NetDir)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
-	a.Stop(t)
+	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	refusing := n.Start(t, "--mode", "insert", "--state", "absent")
-	lab.Eventually(t, func() error { return refusing.ExpectReadyz("with --cri-socket none") })
+	refusing.WaitForReadyz(t, "with --cri-socket none")
 	if got, err := n.LoadedTypes(); err != nil || !strings.Contains(got, "capture-cni") {
 		t.Errorf("the refusing agent cleaned the node: %q (%v)", got, err)
 	}
@@ -213,7 +205,7 @@ func TestTwoDirectories(t *testing.T) {
 	n := newNode(t)
 	second := filepath.Join(n.Dir, "bin2")
 	a := n.Start(t, "--mode", "insert", "--bin-dir", second)
-	lab.Eventually(t, func() error { return a.ExpectReadyz(second) })
+	a.WaitForReadyz(t, second)
 	if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
 		t.Errorf("the entry was written before the plugin was in both directories: %s", got)
 	}
@@ -232,8 +224,7 @@ func TestRoot(t *testing.T) {
 	n := newNode(t)
 	root := n.Dir
 	n.NetDir, n.BinDir, n.StateDir, n.RunDir = "/net.d", "/bin", "/state", "/run"
-	a := n.Start(t, "--mode", "insert", "--root", root)
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert", "--root", root)
 	if list := files(t, root+"/net.d")["/"+machine.PrimaryName]; !strings.Contains(list, `"kubeconfig": "/state/kubeconfig"`) {
 		t.Errorf("the entry is in %s", list)
 	}

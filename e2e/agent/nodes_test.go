@@ -91,7 +91,7 @@ func TestRenamedNode(t *testing.T) {
 	n.podOf("web", "node-2")
 	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	a := n.Start(t, "--mode", "insert", "--node-name", "node-2")
-	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_pods_watched 1") })
+	a.WaitForMetric(t, "capture_cni_pods_watched 1")
 	n.expectTokensFor(t, "node-1", "node-2")
 	a.StopOnceReady(t)
 	n.API.DeleteNode("node-1")

@@ -98,8 +98,7 @@ func TestCredentialsAreWithdrawn(t *testing.T) {
 	n := newNode(t)
 	n.PreparePods(t)
 	n.API.Put(agentPod())
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	if got := n.credentials(t); len(got) != 5 {
 		t.Errorf("on the node: %q", got)
 	}
@@ -111,8 +110,7 @@ func TestCredentialsAreWithdrawn(t *testing.T) {
 	}
 	lab.Check(t, n.StartAndStop(t, "web"))
 	a.Stop(t)
-	a = n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a = n.StartReady(t, "--mode", "insert")
 	if got := n.credentials(t); len(got) != 5 {
 		t.Errorf("on the node: %q", got)
 	}

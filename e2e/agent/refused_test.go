@@ -32,8 +32,7 @@ func TestRefusedAgent(t *testing.T) {
 
 	n := newNode(t)
 	n.PutPod("web", true)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	lab.Check(t, a.ExpectMetric("capture_cni_api_refused 0"))
 	n.API.SetToken("of-the-new-account")
 	n.API.EndWatches()

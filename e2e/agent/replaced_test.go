@@ -20,13 +20,7 @@ const soon = 15 * time.Second
 func (n *node) expectEntrySoon(t *testing.T, a *machine.Agent) {
 	t.Helper()
 	begin := time.Now()
-	lab.Eventually(t, func() error {
-		got, err := n.LoadedTypes()
-		if err == nil && !strings.Contains(got, "capture-cni") {
-			err = &unexpected{"capture-cni", got}
-		}
-		return err
-	})
+	lab.Eventually(t, n.hasEntry)
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the entry was restored after %s: %s", took, a.Log)
 	}
@@ -43,8 +37,7 @@ func (n *node) removeAll(t *testing.T, directory string) {
 func TestReplacedDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	for range 2 {
 		n.removeAll(t, n.NetDir)
 		lab.Check(t, os.Mkdir(n.NetDir, 0o755))
@@ -56,10 +49,7 @@ func TestReplacedDirectories(t *testing.T) {
 	n.removeAll(t, n.BinDir)
 	lab.Check(t, os.Mkdir(n.BinDir, 0o755))
 	begin := time.Now()
-	lab.Eventually(t, func() error {
-		_, err := os.Stat(n.BinDir + "/capture-cni")
-		return err
-	})
+	lab.Eventually(t, func() error { return exists(n.BinDir + "/capture-cni") })
 	if took := time.Since(begin); took > soon {
 		t.Errorf("the plugin was restored after %s", took)
 	}
@@ -101,7 +91,7 @@ func TestDeletedMount(t *testing.T) {
 			again := n.StartBehind(t, command, flags...)
 			*directory = onNode
 			n.expectEntrySoon(t, again)
-			lab.Eventually(t, func() error { return again.ExpectMetric(`capture_cni_node_good{part="entry"} 1`) })
+			again.WaitForMetric(t, `capture_cni_node_good{part="entry"} 1`)
 		})
 	}
 }

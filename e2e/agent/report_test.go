@@ -36,8 +36,7 @@ func (n *node) addMissing(t *testing.T) {
 func TestReports(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	n.addMissing(t)
 	expectFailures(t, a, 1)
 	a.Stop(t)
@@ -77,12 +76,5 @@ func TestReportsDisabled(t *testing.T) {
 
 func expectFailures(t *testing.T, a *machine.Agent, want int) {
 	t.Helper()
-	line := fmt.Sprintf(`capture_cni_adds_total{reason="lookup",result="failed"} %d`, want)
-	lab.Eventually(t, func() error {
-		_, body := a.Get("/metrics")
-		if !strings.Contains(body, line+"\n") {
-			return &unexpected{line, a.Log.String()}
-		}
-		return nil
-	})
+	a.WaitForMetric(t, fmt.Sprintf(`capture_cni_adds_total{reason="lookup",result="failed"} %d`, want))
 }

@@ -51,8 +51,7 @@ func TestAutoWithoutTrial(t *testing.T) {
 		for _, program := range []string{"ptp", "portmap"} { // without them CRI-O skips the list
 			lab.Check(t, os.WriteFile(filepath.Join(n.BinDir, program), nil, 0o755))
 		}
-		a := n.Start(t, "--mode", "auto", "--cri-socket", filepath.Join(n.Dir, "missing.sock"), "--cri-socket", socket)
-		a.Ready(t)
+		a := n.StartReady(t, "--mode", "auto", "--cri-socket", filepath.Join(n.Dir, "missing.sock"), "--cri-socket", socket)
 		a.WaitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))
 		lab.Check(t, a.ExpectMetric(fmt.Sprintf("capture_cni_runtime_info{name=%q,socket=%q,version=%q} 1", runtime.name, socket, runtime.version)))
 		a.Stop(t)
@@ -85,8 +84,7 @@ func TestAutoInDoubt(t *testing.T) {
 	expectUntouched("ended before the answer")
 	expectDropIn := func(when string) {
 		t.Helper()
-		a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-		a.Ready(t)
+		a := n.StartReady(t, "--mode", "auto", "--cri-socket", socket)
 		expectUntouched(when)
 		a.Stop(t)
 	}
@@ -133,7 +131,7 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	_, socket := n.ServeRuntime(t, false)
 	a := n.Start(t, "--mode", "dropin", "--cri-socket", socket) // which this runtime does not read
 	a.Ready(t, http.StatusServiceUnavailable)
-	lab.Eventually(t, func() error { return a.ExpectReadyz("the runtime has not loaded the entry") })
+	a.WaitForReadyz(t, "the runtime has not loaded the entry")
 	out, err := n.Command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)
@@ -148,7 +146,7 @@ func TestAbsentAsksTheRuntime(t *testing.T) {
 	c.Meshed.Store(true)
 	n.Start(t, "--mode", "dropin", "--cri-socket", socket).StopOnceReady(t)
 	a := n.Start(t, "--mode", "dropin", "--cri-socket", socket, "--state", "absent")
-	lab.Eventually(t, func() error { return a.ExpectReadyz("1 captured pods still run on the node (shop/web)") })
+	a.WaitForReadyz(t, "1 captured pods still run on the node (shop/web)")
 	lab.Check(t, n.hasEntry())
 	n.expectRootOnly(t)
 	c.Meshed.Store(false)

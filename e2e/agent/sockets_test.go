@@ -56,7 +56,7 @@ func TestTwoAgents(t *testing.T) {
 			first.Ready(t)
 			before := stat(t, n.sockets())
 			second := n.Start(t, "--mode", "insert", "--owner", tt.owner)
-			lab.Eventually(t, func() error { return second.ExpectReadyz(tt.reason) })
+			second.WaitForReadyz(t, tt.reason)
 			lab.Check(t, second.ExpectMetric(`capture_cni_node_good{part="owner"} 0`))
 			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
 				lab.Check(t, n.ask(t))
@@ -99,8 +99,7 @@ func TestRunCleared(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.PutPod("web", true)
-			a := n.Start(t, "--mode", "insert")
-			a.Ready(t)
+			a := n.StartReady(t, "--mode", "insert")
 			lab.Check(t, remove(n))
 			if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "5s"); err != nil {
 				t.Errorf("a pod meanwhile: %v: %s", err, out)

@@ -36,8 +36,7 @@ func TestTokens(t *testing.T) {
 	n := newNode(t)
 	n.API.IssueTokens(4 * time.Second)
 	n.PutPod("web", true)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	start, requests := time.Now(), n.API.TokenRequests()
 	for ; len(requests) < 4; requests = n.API.TokenRequests() {
 		if err := n.add(t, "30s"); err != nil {
@@ -99,8 +98,7 @@ func TestAgentGone(t *testing.T) {
 	n.API.IssueTokens(2 * time.Second)
 	n.PutPod("web", true)
 	n.PutPod("plain", false)
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert")
 	lab.Check(t, n.add(t, "5s"))
 	a.Stop(t)
 	n.API.ChangeKeys()
@@ -123,9 +121,8 @@ func TestRejectedToken(t *testing.T) {
 	n := newNode(t)
 	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	n.API.ChangeKeys()
-	a := n.Start(t, "--mode", "insert")
-	a.Ready(t)
-	lab.Eventually(t, func() error { return a.ExpectMetric("capture_cni_token_rejected_total 1") })
+	a := n.StartReady(t, "--mode", "insert")
+	a.WaitForMetric(t, "capture_cni_token_rejected_total 1")
 	n.PutPod("web", true)
 	lab.Check(t, n.add(t, "5s"))
 	lab.Check(t, a.ExpectMetric("capture_cni_token_requests_total 1")) // not the one that it found

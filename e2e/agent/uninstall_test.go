@@ -22,8 +22,7 @@ func TestUninstallUnderAgent(t *testing.T) {
 		t.Error("uninstall made the state directory")
 	}
 	before := files(t, n.NetDir)
-	a := n.Start(t, "--mode", "insert", "--owner", "mesh")
-	a.Ready(t)
+	a := n.StartReady(t, "--mode", "insert", "--owner", "mesh")
 	installed := files(t, n.Dir)
 	out, err := n.Command("uninstall", "--purge")
 	for _, part := range []string{`of release "mesh" runs on the node`, "state=absent", "--force"} {

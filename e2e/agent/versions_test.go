@@ -41,8 +41,7 @@ func testVersionSkew(t *testing.T, version string) {
 			n.Start(t, n.strict(t, mode)...).StopOnceReady(t) // installs capture-cni-lookup, too
 			today := filepath.Join(n.Release, "capture-cni")
 			n.Release = earlier
-			a := n.Start(t, append(n.strict(t, mode), "--plugin", today)...)
-			a.Ready(t)
+			a := n.StartReady(t, append(n.strict(t, mode), "--plugin", today)...)
 			n.expectPlugin(t, today)
 			metric := `capture_cni_adds_total{reason="",result="captured"} 1`
 			if version == "v0.1.0" { // it can't read today's records
@@ -57,8 +56,7 @@ func testVersionSkew(t *testing.T, version string) {
 			lab.Check(t, os.Symlink(filepath.Join(earlier, "capture-cni"), mixed+"/capture-cni"))
 			lab.Check(t, os.Symlink(filepath.Join(n.Release, "capture-cni-lookup"), mixed+"/capture-cni-lookup"))
 			flags := n.strict(t, mode, `"sharedKernelRuntimeClasses": ["shared"]`) // a key that it does not know
-			a := n.Start(t, append(flags, "--plugin", mixed+"/capture-cni")...)
-			a.Ready(t)
+			a := n.StartReady(t, append(flags, "--plugin", mixed+"/capture-cni")...)
 			n.expectPlugin(t, filepath.Join(earlier, "capture-cni"))
 			lab.Check(t, n.learnEarlierRules(t).Stop(t))
 			n.expectVerbs(t, a, `capture_cni_adds_total{reason="",result="captured"} 2`)
@@ -116,13 +114,7 @@ func (n *node) expectVerbs(t *testing.T, a *machine.Agent, metric string) {
 	}
 	lab.Check(t, web.Stop(t))
 	lab.Check(t, plain.Stop(t))
-	lab.Eventually(t, func() error {
-		_, body := a.Get("/metrics")
-		if !strings.Contains(body, metric+"\n") {
-			return &unexpected{metric, body}
-		}
-		return nil
-	})
+	a.WaitForMetric(t, metric)
 	a.Stop(t)
 	for _, path := range n.credentials(t) {
 		lab.Check(t, os.Remove(n.Dir+path))

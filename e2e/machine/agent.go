@@ -56,6 +56,14 @@ func (n *Node) Start(t *testing.T, args ...string) *Agent {
 	return n.StartBehind(t, nil, args...)
 }
 
+// StartReady runs the agent until the test ends, and waits until it is ready.
+func (n *Node) StartReady(t *testing.T, args ...string) *Agent {
+	t.Helper()
+	a := n.Start(t, args...)
+	a.Ready(t)
+	return a
+}
+
 // StartBehind runs the agent as the child of another command, which limits it.
 func (n *Node) StartBehind(t *testing.T, command []string, args ...string) *Agent {
 	t.Helper()
@@ -132,6 +140,12 @@ func (a *Agent) ExpectReadyz(text string) error {
 		return fmt.Errorf("got %s, want %s", body, text)
 	}
 	return nil
+}
+
+// WaitForReadyz waits until /readyz contains a text.
+func (a *Agent) WaitForReadyz(t *testing.T, text string) {
+	t.Helper()
+	lab.Eventually(t, func() error { return a.ExpectReadyz(text) })
 }
 
 // StopOnceReady waits until the agent is ready, and ends it.
