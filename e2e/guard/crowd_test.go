@@ -60,7 +60,7 @@ func TestLargestLists(t *testing.T) {
 	if resident > mostMemory {
 		t.Errorf("the guard held %d MiB, want %d at most", resident>>20, mostMemory>>20)
 	}
-	lab.Eventually(t, func() error { return keepsNothing(b.Process.Pid) })
+	lab.Check(t, keepsNothing(b.Process.Pid))
 }
 
 // addresses lists addresses of a pod's own, as many as fit, none of which
@@ -73,8 +73,8 @@ func addresses(pod, size int) string {
 	return string(list[:len(list)-1])
 }
 
-// keepsNothing returns an error for a guard that has more threads and descriptors in
-// namespaces of pods than one examination takes.
+// keepsNothing returns an error for a guard with threads and descriptors in namespaces of
+// pods whose examination has ended.
 func keepsNothing(pid int) error {
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -90,7 +90,7 @@ func keepsNothing(pid int) error {
 			}
 		}
 	}
-	if len(kept) > 2 { // one examination goes on
+	if len(kept) > 10 { // of hundreds of examinations; one goes on
 		err = fmt.Errorf("the guard keeps %d namespaces: %q", len(kept), kept[:3])
 	}
 	return err

@@ -27,19 +27,21 @@ func TestLocked(t *testing.T) {
 	g.finds(t, terms.Captured)
 	fresh, free := n.run(t, "b-fresh"), n.run(t, "c-free")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
-	examining.Lock() // so that only the guard uses up the time of the locks
-	for _, p := range []*pod{known, fresh} {
-		held, err := podnet.Open(t.Context(), p.sandbox.NetNS)
-		lab.Check(t, err)
-		released := time.AfterFunc(3*time.Second, func() { _ = held.Close() }) // for a guard that waits
-		defer func() {
-			if released.Stop() {
-				_ = held.Close()
-			}
-		}()
-	}
-	g.Round(t.Context())
-	examining.Unlock()
+	func() {
+		examining.Lock() // so that only this guard uses up the time of the locks
+		defer examining.Unlock()
+		for _, p := range []*pod{known, fresh} {
+			held, err := podnet.Open(t.Context(), p.sandbox.NetNS)
+			lab.Check(t, err)
+			released := time.AfterFunc(3*time.Second, func() { _ = held.Close() }) // for a guard that waits
+			defer func() {
+				if released.Stop() {
+					_ = held.Close()
+				}
+			}()
+		}
+		g.Round(t.Context())
+	}()
 	g.expect(t, terms.Captured, terms.Captured, terms.Unknown)
 	for p, captured := range map[*pod]bool{known: false, fresh: false, free: true} {
 		if got := p.rules(t).Backend != ""; got != captured {
