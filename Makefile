@@ -237,7 +237,8 @@ kernels: PACKAGES += qemu-system-arm qemu-user
 kernels: deps $(if $(ONLY),,test-byte-order) ## Run the tests of rules and packets on Linux 5.10, 6.1 and 6.12, some on arm64, or ONLY=regexp alone, unless the same programs passed there before (root)
 	@go run -C e2e/kernels ./whole $(if $(ONLY),-only '$(ONLY)')
 
-mutants: deps parts ## Break the product in named ways, ONLY=regexp alone: a test must notice each (root)
+mutants: deps parts ## Break the product in named ways, ONLY=regexp alone, and in each small way: a test must notice each (root)
+	$(if $(ONLY),,go run ./e2e/mutate)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 
 conformance: deps parts $(addprefix $(PARTS)/,e2e.test coredns critest) ## Run suites of other projects on a cluster: Kubernetes' of networks, critest (root)

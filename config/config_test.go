@@ -24,8 +24,8 @@ func input(t *testing.T, text string) Input {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "null", "[]", `"x"`, "{", `{"a":1}}`, "\x00"} {
-		if _, err := Read([]byte(text)); err == nil {
-			t.Errorf("%q was read", text)
+		if _, err := Read([]byte(text)); err == nil || strings.Contains(err.Error(), "got null") != (text == "null") {
+			t.Errorf("%q was read, or its fault is another one: %v", text, err)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 		good []string
 		bad  map[string]string // value → part of the error
 	}{
-		"kubeconfig":                      {[]string{`"/a/kubeconfig"`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /kubeconfig", `"/a/../kubeconfig"`: "ends in /kubeconfig", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
+		"kubeconfig":                      {[]string{`"/a/kubeconfig"`}, map[string]string{`"a"`: "an absolute path", `"kubeconfig"`: "an absolute path", `"/a/b"`: "ends in /kubeconfig", `"/a/../kubeconfig"`: "ends in /kubeconfig", `5`: "an absolute path", `null`: "an absolute path", `""`: "an absolute path"}},
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
 		"backend":                         {[]string{`"nftables"`, `"iptables"`, `"iptables-nft"`, `"iptables-legacy"`}, map[string]string{`"nft"`: `one of ["nftables" "iptables" "iptables-nft" "iptables-legacy"]`, `""`: "one of"}},
 		"excludeNamespaces":               {[]string{`[]`, `["a","kube-*"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a namespace, or a prefix", `["*"]`: "a prefix such as openshift-*", `["a**"]`: "* only at its end", `["a*b"]`: "* only at its end", `null`: "a list"}},
@@ -96,7 +96,7 @@ func TestKeys(t *testing.T) {
 		"mesh.excludeInboundPorts":        {[]string{`[]`}, map[string]string{`1`: "a list"}},
 		"mesh.outboundOwnerGroups":        {[]string{`[0, 5]`}, map[string]string{`["java"]`: "a numeric id"}},
 		"mesh.outboundOwnerGroupsExclude": {[]string{`[5]`}, map[string]string{`[-1]`: "a numeric id"}},
-		"mesh.loopbackCIDR":               {[]string{`"127.0.0.0/8"`, `"127.0.0.1/32"`}, map[string]string{`"10.0.0.0/8"`: "within 127.0.0.0/8", `"::1/128"`: "within 127.0.0.0/8", `"0.0.0.0/0"`: "within 127.0.0.0/8", `"126.0.0.0/7"`: "within 127.0.0.0/8"}},
+		"mesh.loopbackCIDR":               {[]string{`"127.0.0.0/8"`, `"127.0.0.1/32"`}, map[string]string{`"x"`: "expected a range such as", `"10.0.0.0/8"`: "within 127.0.0.0/8", `"::1/128"`: "within 127.0.0.0/8", `"0.0.0.0/0"`: "within 127.0.0.0/8", `"126.0.0.0/7"`: "within 127.0.0.0/8"}},
 	}
 	var documented []string
 	for name := range defaults("", Keys(new(NetConf))) {
@@ -120,6 +120,40 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%s = %s: got error %v, want one with %q", name, value, err, want)
 			}
 		}
+	}
+}
+
+// TestAccepts has a key accept what its reader does. An object has no reader of its own.
+func TestAccepts(t *testing.T) {
+	t.Parallel()
+	for _, key := range Keys(new(NetConf)) {
+		if got := key.Accepts([]byte(`"always"`)); got != (key.Name == "ipv6") {
+			t.Errorf("%s accepts the mode of IPv6: %v", key.Name, got)
+		}
+	}
+}
+
+// TestMeshes reads the meshes of an entry. A list that fails each pod of a mesh is all meshes.
+func TestMeshes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]MeshName{
+		`{}`: DefaultSettings().Meshes, `{"meshes": ["linkerd"]}`: {"linkerd"}, `{"meshes": ["kuma"]}`: Meshes(), `{"meshes": null}`: Meshes(),
+	} {
+		if got := input(t, text).Meshes(); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestLimits has values and lists of the longest length that is not cut, and one more.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	longest, lines := strings.Repeat("x", 128), []string{"1", "2", "3", "4", "5"}
+	if Shortened(longest) != longest || Shortened(longest+"x") != longest+"…" {
+		t.Errorf("got %q and %q", Shortened(longest), Shortened(longest+"x"))
+	}
+	if got, more := Few(lines, "left"), Few(append(lines, "6"), "left"); !slices.Equal(got, lines) || !slices.Equal(more, append(lines, "1 more left")) {
+		t.Errorf("got %q and %q", got, more)
 	}
 }
 

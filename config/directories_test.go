@@ -34,6 +34,14 @@ func TestParseDirectories(t *testing.T) {
 	}
 }
 
+func TestFormatDirectories(t *testing.T) {
+	t.Parallel()
+	const want = "# Directories that capture-cni may read credentials from, besides /var/lib/capture-cni and /run/capture-cni.\n/a\n/b\n"
+	if got := string(FormatDirectories([]string{"/a", "/b"})); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func FuzzParseDirectories(f *testing.F) {
 	f.Add([]byte("# c\n/a/b\n\n/c"))
 	f.Add([]byte("/a//b"))

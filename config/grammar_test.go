@@ -68,7 +68,7 @@ func TestParsePrefix(t *testing.T) {
 func TestParseInterface(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"eth0": "", "k6t-eth0": "", "a": "", "bond0.100": "", "abcdefghijklmno": "",
+		"eth0": "", "k6t-eth0": "", "a": "", "bond0.100": "", "AZaz": "", "eth[": "expected an interface name", "eth{": "expected an interface name", "abcdefghijklmno": "",
 		"": "empty element", "abcdefghijklmnop": "expected an interface name", "0eth": "expected an interface name",
 		"eth+": "expected an interface name", "*": "expected an interface name", "-j": "expected an interface name",
 		"eth 0": "expected an interface name", `eth"0`: "expected an interface name", "eth0\n": "expected an interface name",

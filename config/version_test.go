@@ -19,13 +19,14 @@ func TestVersion(t *testing.T) {
 		{"(devel)", "netgo", "", "(devel)"},
 		{"v1.2.4", "v1.2.3", "", "v1.2.4"},
 		{"(devel)", "", "short", "(devel)"},
+		{"v1.2.3", "", commit[:12], "v1.2.3 (0123456789ab)"},
 	} {
 		info := &debug.BuildInfo{Main: debug.Module{Version: test.version}}
 		if test.tags != "" {
 			info.Settings = append(info.Settings, debug.BuildSetting{Key: "-tags", Value: test.tags})
 		}
 		if test.revision != "" {
-			info.Settings = append(info.Settings, debug.BuildSetting{Key: "vcs.modified", Value: "true"}, debug.BuildSetting{Key: "vcs.revision", Value: test.revision})
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: "vcs.time", Value: "2026-11-22T06:15:00Z"}, debug.BuildSetting{Key: "vcs.revision", Value: test.revision})
 		}
 		if got := Version(info); got != test.want {
 			t.Errorf("%+v: got %q", test, got)

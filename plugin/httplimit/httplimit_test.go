@@ -16,7 +16,7 @@ import (
 // TestTransport reads bodies of sizes around the limit, plain and compressed.
 func TestTransport(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int64{0, 1, MaxObject - 1, MaxObject, MaxObject + 1, 64 * MaxObject} {
+	for _, size := range []int64{0, 1, MaxObject - 1, MaxObject, MaxObject + 1, 4 * MaxObject} {
 		for _, compressed := range []bool{false, true} {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				var out io.Writer = w
@@ -66,6 +66,7 @@ func TestStreamLimits(t *testing.T) {
 		"a long event":           {"?watch=true", "{}\n" + event[:1<<20] + event, "an event from"},
 		"the longest event":      {"?watch=true", "{}\n" + event + "{}\n" + event, ""},
 		"an event without end":   {"?watch=true", "{}\n" + strings.Repeat("x", maxEvent+1), "an event from"},
+		"an empty line first":    {"?watch=true", "\n" + strings.Repeat("x", maxEvent), ""},
 		"a list":                 {"", event, ""},
 		"a long list":            {"", event + event + "x", "the response from"},
 	} {
@@ -85,6 +86,40 @@ func TestStreamLimits(t *testing.T) {
 			if got := fmt.Sprint(err); (err != nil) != (c.want != "") || !strings.Contains(got, c.want) {
 				t.Errorf("read %d bytes, %v, want %q", n, err, c.want)
 			}
+			if n, again := response.Body.Read(make([]byte, 1)); n != 0 || c.want != "" && !errors.Is(again, err) {
+				t.Errorf("then read %d bytes, %v", n, again)
+			}
 		})
 	}
+}
+
+// failing fails each request.
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// TestFailures returns the error of the other transport. A watch that the server refuses has
+// a body, and no events.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	request := httptest.NewRequest(http.MethodGet, "http://api.test/api/v1/pods?watch=true", nil)
+	if _, err := Transport(failing{}, 5).RoundTrip(request); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("failed with %v", err)
+	}
+	response, err := Transport(refusing{}, 5).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var tooLarge TooLarge
+	if _, err := io.Copy(io.Discard, response.Body); !errors.As(err, &tooLarge) {
+		t.Errorf("reading the refusal: %v", err)
+	}
+}
+
+// refusing answers each request with 410 and a body.
+type refusing struct{}
+
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusGone, Body: io.NopCloser(strings.NewReader("expired"))}, nil
 }

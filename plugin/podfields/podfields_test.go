@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,7 @@ func TestPodHasDecidingFields(t *testing.T) {
 		"fsGroup":            func(p *corev1.Pod) { p.Spec.SecurityContext.FSGroup = new(int64(9)) },
 		"supplementalGroups": func(p *corev1.Pod) { p.Spec.SecurityContext.SupplementalGroups = []int64{8} },
 		"escalation":         app(func(c *corev1.Container) { c.SecurityContext.AllowPrivilegeEscalation = nil }),
+		"escalation allowed": app(func(c *corev1.Container) { c.SecurityContext.AllowPrivilegeEscalation = new(true) }),
 		"privileged":         app(func(c *corev1.Container) { c.SecurityContext.Privileged = new(true) }),
 		"capabilities":       app(func(c *corev1.Container) { c.SecurityContext.Capabilities = capabilities("ALL").Capabilities }),
 		"name":               app(func(c *corev1.Container) { c.Name = "other" }),
@@ -130,6 +132,18 @@ func TestPodIsSmall(t *testing.T) {
 		annotated(status, long), annotated(traffic+"unknown", long), annotated("example.com/other", long)))
 	if sent, err := json.Marshal(pod); err != nil || len(sent) > 1<<10 {
 		t.Errorf("%d bytes, %v", len(sent), err)
+	}
+}
+
+// TestGroups has the most groups that are listed, and one more.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{99: 99, 100: 100, 101: 1} {
+		groups := slices.Repeat([]int64{5}, n)
+		got := podfields.Of(meshedPod(func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: groups} })).Groups
+		if len(got) != want || (got[0] == capture.AnyGroup) != (want == 1) {
+			t.Errorf("%d groups became %d of %d", n, len(got), got[0])
+		}
 	}
 }
 
