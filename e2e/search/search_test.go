@@ -21,8 +21,7 @@ import (
 
 var soak = flag.Duration("soak", 0, "how long TestSearch draws sequences, instead of a fixed number of them")
 
-// sequences is how many TestSearch draws in each world. Each mutant that it has to notice
-// shows itself within the first 30.
+// sequences is how many TestSearch draws in each world: nearly all pairs of actions occur.
 const sequences = 100
 
 // mostFindings in one world end the search there.

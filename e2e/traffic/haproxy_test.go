@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -52,21 +51,20 @@ func TestHAProxy(t *testing.T) {
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))
 		startHAProxy(t, w.pod)
 
-		answer, err := w.pod.Ask(app, "tcp", "", external[ipv4]+":80")
-		lab.Check(t, err)
-		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != podIP[ipv4] {
-			t.Errorf("outbound: %s answers, and sees %s as its client", answer.Server, got)
-		}
-		answer, err = w.peer.Ask(app, "tcp", "", podIP[ipv4]+":8080")
-		lab.Check(t, err)
-		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
-			t.Errorf("inbound: %s answers, and sees %s as its client", answer.Server, got)
-		}
-		// Through a service that leads back to the pod it passes the proxy twice.
-		answer, err = w.pod.Ask(app, "tcp", "", serviceVIP[ipv4]+":8080")
-		lab.Check(t, err)
-		if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != proxySource[ipv4] {
-			t.Errorf("through the service: %s answers, and sees %s as its client", answer.Server, got)
+		for _, to := range []struct {
+			name            string
+			from            *lab.Host
+			address, client string // and what the server sees as its client
+		}{
+			{"outbound", w.pod, external[ipv4] + ":80", podIP[ipv4]},
+			{"inbound", w.peer, podIP[ipv4] + ":8080", proxySource[ipv4]},
+			{"through a service that leads back to the pod", w.pod, serviceVIP[ipv4] + ":8080", proxySource[ipv4]}, // it passes the proxy twice
+		} {
+			answer, err := to.from.Ask(app, "tcp", "", to.address)
+			lab.Check(t, err)
+			if got := answer.Client.Addr().Unmap().String(); answer.Server != direct || got != to.client {
+				t.Errorf("%s: %s answers, and sees %s as its client", to.name, answer.Server, got)
+			}
 		}
 	})
 }
@@ -93,13 +91,7 @@ func startHAProxy(t *testing.T, pod *lab.Host) {
 			t.Log(log.String())
 		}
 	})
-	for range 1500 { // half a minute, on a machine that is busy
-		if pod.Do(dialReady) == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("haproxy does not listen")
+	lab.Eventually(t, func() error { return pod.Do(dialReady) })
 }
 
 func dialReady() error {

@@ -59,7 +59,7 @@ var repeated = []string{
 // handshake of two SYNs, after an end in order, once more, and after a reset.
 func TestRepeatedSYNs(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		for names := range slices.Chunk(repeated, 5) { // each handshake takes a second: the kernel's first time-out is fixed
+		for names := range slices.Chunk(repeated, 2) { // each handshake takes a second: the kernel's first time-out is fixed
 			var all sync.WaitGroup
 			for _, name := range names {
 				s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })]

@@ -32,13 +32,9 @@ func TestOtherBackend(t *testing.T) {
 				during := everything(t, pod)
 				again := namespace{netns.Namespace, t, pod, second}
 				expectRefusal(t, again.Apply(rs), "by backend "+string(first)+" instead of "+string(second))
-				if after := everything(t, pod); after != during {
-					t.Errorf("before:\n%s\nafter:\n%s", during, after)
-				}
+				expectUnchanged(t, pod, during)
 				lab.Check(t, again.Remove())
-				if left := everything(t, pod); left != before {
-					t.Errorf("Remove left:\n%s", left)
-				}
+				expectUnchanged(t, pod, before)
 			})
 		}
 	}
@@ -73,9 +69,7 @@ func TestNoIPTables(t *testing.T) {
 	before := everything(t, pod)
 	err := open(t, pod, "iptables-other").Apply(decide(t, injected(nil, nil), dualStack()))
 	expectRefusal(t, err, `backend "iptables-other": this host does not have it`)
-	if after := everything(t, pod); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	expectUnchanged(t, pod, before)
 }
 
 // TestUserNamespaceByIPTables refuses a pod for which iptables can't match
@@ -86,9 +80,7 @@ func TestUserNamespaceByIPTables(t *testing.T) {
 		pod := newUserHost(t)
 		before := everything(t, pod)
 		expectRefusal(t, open(t, pod, backend).Apply(decide(t, injected(nil, nil), dualStack())), "hostUsers: false")
-		if after := everything(t, pod); after != before {
-			t.Errorf("before:\n%s\nafter:\n%s", before, after)
-		}
+		expectUnchanged(t, pod, before)
 	}
 }
 

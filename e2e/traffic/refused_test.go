@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,13 +98,13 @@ func TestRouterAdvertisement(t *testing.T) {
 		w.serve(t, neighbour, "tcp", 80, direct)
 
 		var own netip.Addr
-		for deadline := time.Now().Add(20 * time.Second); !own.IsValid(); time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the pod has no address of the prefix")
-			}
+		lab.Eventually(t, func() error {
 			_ = neighbour.Do(func() error { return advertise(netip.MustParsePrefix(prefix + "/64")) }) // without a source before its own address is ready
-			own = addressIn(t, pod, netip.MustParsePrefix(prefix+"/64"))
-		}
+			if own = addressIn(t, pod, netip.MustParsePrefix(prefix+"/64")); !own.IsValid() {
+				return errors.New("the pod has no address of the prefix")
+			}
+			return nil
+		})
 		lab.Check(t, pod.WaitForIPv6())
 		w.probe(t, out(app, dst{ipv6: prefix + "1"}, 80, refused), ipv6)
 		w.probe(t, out(proxy, dst{ipv6: prefix + "1"}, 80, direct), ipv6)

@@ -5,8 +5,6 @@ package traffic
 import (
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/trace"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // tracePods is how many pods TestTrace draws, tracePackets how many packets each of them
@@ -38,7 +35,6 @@ func TestTrace(t *testing.T) {
 			rs := decide(t, pod, settings)
 			netns := open(t, w.pod, backend)
 			lab.Check(t, netns.Apply(rs))
-			waitForSource(t, w.pod, rs)
 			counted := counters{}
 			for _, s := range w.send(t, randomShots(r, rs)) {
 				trace := trace.Of(rs, s.packet())
@@ -89,22 +85,3 @@ func newTraceWorld(t *testing.T) world {
 
 // otherPort is the one besides 53 that is served over UDP.
 const otherPort = 8080
-
-// waitForSource waits for the route to the address that Apply adds to lo: the kernel
-// adds it in a worker, and a busy machine's first answers would leave by eth0.
-func waitForSource(t *testing.T, pod *lab.Host, rs capture.Ruleset) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); rs.IPv6 == capture.Captured; time.Sleep(time.Millisecond) {
-		var route []byte
-		lab.Check(t, pod.Do(func() (err error) {
-			route, err = exec.CommandContext(t.Context(), "ip", "-6", "route", "get", proxySource[ipv6]).Output()
-			return err
-		}))
-		if strings.HasPrefix(string(route), "local ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not routed to lo: %s", proxySource[ipv6], route)
-		}
-	}
-}
