@@ -180,7 +180,7 @@ ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests
 	@# One that fails does not hide what the others find. Tests wait, while lint computes.
 	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-smoke
 
-full: deps parts ## All tests, and the fast mutants; those on a real cluster take an hour or two (root)
+full: deps parts ## All tests, and the small mutants; those on a real cluster take an hour or two (root)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-images test-modules test-kernels test-mutants test-publish test-clusters
 
@@ -204,7 +204,7 @@ test-publish: publishers
 	go test -count=1 -timeout 30m ./e2e/publish
 
 test-mutants:
-	go run ./e2e/mutants -fast
+	go run ./e2e/mutate
 
 # A few of the tests on a cluster: captured traffic in each mode, policies, a repair, an update of the agents.
 test-smoke:

@@ -177,14 +177,14 @@ var chartMutants = []mutant{
 		file: ".github/workflows/release.yaml",
 		from: `${TAG#v}, /`,
 		to:   `${TAG#v}$/`,
-		by:   by(quick, "e2e/project", "TestReleaseNotes"),
+		by:   by(unit, "e2e/project", "TestReleaseNotes"),
 	},
 	{
 		name: "release-runs-what-a-tag-points-at",
 		file: ".github/workflows/release.yaml",
 		from: "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
 		to:   "actions/checkout@v4",
-		by:   by(quick, "e2e/project", "TestPinnedActions"),
+		by:   by(unit, "e2e/project", "TestPinnedActions"),
 	},
 	{
 		name: "provenance-names-no-commit",
@@ -212,7 +212,7 @@ var chartMutants = []mutant{
 		file: "deploy/fleet/fleet.go",
 		from: "state.IsMissing() && state != terms.InjectedLater {",
 		to:   "state.IsMissing() {",
-		by:   by(quick, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
+		by:   by(unit, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
 	},
 	{
 		name: "chart-places-next-to-istio-cni",

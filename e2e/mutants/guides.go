@@ -37,6 +37,6 @@ var guideMutants = []mutant{
 		file: "deploy/guides/gitops.md",
 		from: "flux -n capture-cni get helmreleases",
 		to:   "kubectl -n capture-cni get helmreleases",
-		by:   by(quick, "e2e/guides", "TestEveryCommandIsRun"),
+		by:   by(unit, "e2e/guides", "TestEveryCommandIsRun"),
 	},
 }

@@ -18,7 +18,6 @@ import (
 )
 
 func main() {
-	fast := flag.Bool("fast", false, "run the mutants alone whose test needs no root and takes a second")
 	only := flag.String("only", "", "run the mutants alone whose name matches this regular expression")
 	list := flag.Bool("list", false, "print the mutants and run none")
 	flag.Parse()
@@ -28,14 +27,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants: interrupted; the tests that run now end first, and clean up")
 		stop() // another interrupt ends it at once
 	})()
-	if err := run(ctx, *fast, *only, *list); err != nil {
+	if err := run(ctx, *only, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, fast bool, only string, list bool) error {
-	chosen, err := choose(fast, only)
+func run(ctx context.Context, only string, list bool) error {
+	chosen, err := choose(only)
 	if err != nil {
 		return err
 	}
@@ -46,18 +45,18 @@ func run(ctx context.Context, fast bool, only string, list bool) error {
 		return nil
 	}
 	if os.Geteuid() != 0 && slices.ContainsFunc(chosen, func(m mutant) bool { return m.by.cost == root }) {
-		return errors.New("some tests need root: run it with sudo, or with -fast")
+		return errors.New("some tests need root: run it with sudo, or with -only")
 	}
 	return runAll(ctx, chosen)
 }
 
-func choose(fast bool, only string) ([]mutant, error) {
+func choose(only string) ([]mutant, error) {
 	matches, err := regexp.Compile(only)
 	if err != nil {
 		return nil, fmt.Errorf("reading -only: %w", err)
 	}
 	chosen := slices.DeleteFunc(table(), func(m mutant) bool {
-		return fast && m.by.cost != quick || !matches.MatchString(m.name)
+		return !matches.MatchString(m.name)
 	})
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no mutant has a name that matches %q: -list prints all of them", only)

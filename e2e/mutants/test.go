@@ -17,9 +17,8 @@ type test struct {
 type cost int
 
 const (
-	quick cost = iota // takes a second and needs no root: part of -fast
-	unit              // needs no root
-	root              // makes network namespaces, files of other users or nodes
+	unit cost = iota // needs no root
+	root             // makes network namespaces, files of other users or nodes
 )
 
 // by returns the test that must fail.
