@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-oracles test-images test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-oracles test-images test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-apiserver test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -178,7 +178,7 @@ test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and 
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
 	@# One that fails does not hide what the others find. Tests wait, while lint computes.
-	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-smoke
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-apiserver test-smoke
 
 full: deps parts ## All tests, and the small mutants; those on a real cluster take an hour or two (root)
 	@$(MAKE) --no-print-directory test
@@ -212,9 +212,9 @@ test-smoke:
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
 test-clusters:
-	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel
+	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel test-apiserver
 
-test-agents test-pods test-mesh test-versions: test-%:
+test-agents test-pods test-mesh test-versions test-apiserver: test-%:
 	go test -C e2e/cluster -count=1 -timeout 3h ./$*
 
 # What depends on the primary, with flannel and its installer in place of ptp.

@@ -96,6 +96,15 @@ func (d *dumper) rules() {
 	}
 }
 
+// The kernel lists a set in parts. While it makes the hash table of a set larger, which it
+// does for a moment after the elements were added, a part can begin at another place than the
+// one before ended, so that elements are missing or occur twice. So the list of a large set
+// is read until it is twice the same.
+const (
+	grown      = 500
+	rereadings = 10
+)
+
 // elements reads the elements of a set.
 func (d *dumper) elements(set *dump.Object) {
 	if d.err != nil {
@@ -106,13 +115,22 @@ func (d *dumper) elements(set *dump.Object) {
 		Family: unix.NFPROTO_INET, Request: unix.NFT_MSG_GETSETELEM, What: "elements of sets" + inOurTable, Limit: nfnetlink.MaxElements,
 		Filter: slices.Concat(nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_SET, name)),
 	}
-	set.Items, d.err = nfnetlink.List(d.reader, l, func(part nfnetlink.Attributes) ([]dump.Item, error) {
-		return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
-	})
+	read := func() {
+		set.Items, d.err = nfnetlink.List(d.reader, l, func(part nfnetlink.Attributes) ([]dump.Item, error) {
+			return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+		})
+		dump.SortItems(set.Items)
+	}
+	read()
+	for n := 0; n < rereadings && len(set.Items) > grown && d.err == nil; n++ {
+		before := set.Items
+		if read(); slices.Equal(before, set.Items) {
+			break
+		}
+	}
 	if d.elementCount += len(set.Items); d.err == nil && d.elementCount > nfnetlink.MaxElements {
 		d.err = nfnetlink.TooLarge{What: l.What, Limit: nfnetlink.MaxElements}
 	}
-	dump.SortItems(set.Items)
 }
 
 func parseElements(data []byte) ([]dump.Item, error) {
