@@ -43,12 +43,9 @@ type mesh struct {
 // meshes are all, in the order in which they are looked for in a pod. Only tests add another.
 var meshes = []*mesh{istio(), linkerd(), ownKeys()}
 
-// meshOf returns the mesh of a name; the zero mesh if there is none.
+// meshOf returns the mesh of a name, which must be one of config.Meshes.
 func meshOf(name config.MeshName) *mesh {
-	if i := slices.IndexFunc(meshes, func(m *mesh) bool { return m.name == name }); i >= 0 {
-		return meshes[i]
-	}
-	return &mesh{}
+	return meshes[slices.IndexFunc(meshes, func(m *mesh) bool { return m.name == name })]
 }
 
 // Annotations returns the annotations that decide in a mesh, in the order of the reference's

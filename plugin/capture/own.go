@@ -4,6 +4,7 @@ package capture
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -57,12 +58,7 @@ func ownAnnotations() []Annotation {
 }
 
 func hasOwnKey(annotations map[string]string) bool {
-	for key := range annotations {
-		if strings.HasPrefix(key, annotationOwn) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool { return strings.HasPrefix(key, annotationOwn) })
 }
 
 // ownProxy returns a container also if the keys name none: the pod is one that fails.

@@ -101,8 +101,8 @@ func (d *dumper) rules() {
 // one before ended, so that elements are missing or occur twice. So the list of a large set
 // is read until it is twice the same.
 const (
-	grown      = 500
-	rereadings = 10
+	grown    = 500 // elements
+	readings = 10  // at most
 )
 
 // elements reads the elements of a set.
@@ -115,16 +115,13 @@ func (d *dumper) elements(set *dump.Object) {
 		Family: unix.NFPROTO_INET, Request: unix.NFT_MSG_GETSETELEM, What: "elements of sets" + inOurTable, Limit: nfnetlink.MaxElements,
 		Filter: slices.Concat(nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_SET, name)),
 	}
-	read := func() {
+	for n := 0; n == 0 || n < readings && len(set.Items) > grown; n++ {
+		before := set.Items
 		set.Items, d.err = nfnetlink.List(d.reader, l, func(part nfnetlink.Attributes) ([]dump.Item, error) {
 			return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
 		})
 		dump.SortItems(set.Items)
-	}
-	read()
-	for n := 0; n < rereadings && len(set.Items) > grown && d.err == nil; n++ {
-		before := set.Items
-		if read(); slices.Equal(before, set.Items) {
+		if d.err != nil || slices.Equal(before, set.Items) {
 			break
 		}
 	}
