@@ -167,14 +167,19 @@ full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
 PROGRESS := go run ./e2e/progress -timeout=30m
 # The tests that need what `make parts` builds.
 NEEDSPARTS := ^Test(Oracle|Earlier)
-# The tests that build the product for two architectures.
-BOTH := ^TestBothArchitectures$$
+# The tests that compile the product anew: for two architectures, and with another clock.
+ANEW := ^Test(BothArchitectures|ClockSteps)$$
+# As the programs that tests build: so a package is compiled once.
+test ci full: export CGO_ENABLED := 0
+test ci full: export GOFLAGS := $(GOFLAGS) -trimpath
 # The longest first.
 TESTED = $$(go list ./e2e/agent ./e2e/guard ./e2e/traffic; go list ./... | grep -v -e e2e/ages -e e2e/publish -e e2e/agent$$ -e e2e/guard$$ -e e2e/traffic$$)
 
 test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and faults, without programs of other projects; some minutes (root, or what it leaves out)
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
-	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(BOTH)' $(TESTED)
+	@echo "compiling all packages and their tests" # next to a compiler, tests wait long
+	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null .
+	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(ANEW)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
 	@# One that fails does not hide what the others find. Tests wait, while lint computes.
@@ -187,8 +192,8 @@ full: deps parts ## All tests, and the small mutants; those on a real cluster ta
 test-oracles: # what Istio's, Linkerd's and other programs decide, and what earlier releases left
 	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)
 
-test-images: # the product's image for two architectures
-	go test -count=1 -run='$(BOTH)' ./deploy/image ./deploy/release
+test-images: # the product's image for two architectures, and the agent by another clock
+	go test -count=1 -run='$(ANEW)' ./deploy/image ./deploy/release ./e2e/agent
 
 test-modules:
 	go test -C e2e/runtimes -count=1 -timeout 30m .
