@@ -64,8 +64,8 @@ var sidecarMutants = []mutant{
 	{
 		name: "own-keys-inbound-passes",
 		file: "plugin/capture/own.go",
-		from: "inbound:     istioInbound,",
-		to:   "inbound:     func(*Intent) flow { return nil },",
+		from: "inbound: istioInbound,",
+		to:   "inbound: func(*Intent) flow { return nil },",
 		by:   by(root, "e2e/traffic", "TestOwnKeys/nftables/an_inbound_proxy"),
 	},
 	{

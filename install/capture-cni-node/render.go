@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,12 +75,9 @@ path through the rules, and what that assumes:
 }
 
 func (o *options) decide(pod *corev1.Pod, addresses []string) (capture.Decision, error) {
-	parsed, err := parseAddresses(addresses)
-	if err != nil {
-		return capture.Decision{}, err
-	}
+	parsed, fault := parseAddresses(addresses)
 	decision, err := capture.Decide(podfields.Of(pod), o.Entry.Conf.Capture)
-	if err != nil {
+	if err = cmp.Or(fault, err); err != nil {
 		return decision, err
 	}
 	return decision.At(parsed)

@@ -51,5 +51,4 @@ func (b *builder) follow(f flow, become func(Rule) (Rule, bool)) {
 	}
 }
 
-// asInNAT is a flow's rule itself.
 func asInNAT(r Rule) (Rule, bool) { return r, true }

@@ -54,29 +54,20 @@ const (
 // https://istio.io/latest/docs/reference/config/annotations/
 func istio() *mesh {
 	return &mesh{
-		name:        config.Istio,
-		marked:      hasKey(annotationStatus),
-		proxy:       proxyNamed(containerProxy),
-		exclusion:   istioExclusion,
-		annotations: istioAnnotations(),
-		presence:    annotationStatus,
-		prefix:      annotationTraffic,
+		name: config.Istio, marked: hasKey(annotationStatus), proxy: proxyNamed(containerProxy), init: containerInit, exclusion: istioExclusion,
+		container: containerProxy, validation: containerValidation,
+		annotations: istioAnnotations(), presence: annotationStatus, prefix: annotationTraffic,
 		lists: map[string][]string{
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
 			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
 		},
-		variables:  []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
-		container:  containerProxy,
-		validation: containerValidation,
+		variables: []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
 		label: func(labels, annotations map[string]string) {
 			if value, ok := labels[annotationInject]; ok { // it overrides the annotation
 				annotations[annotationInject] = value
 			}
 		},
-		read:        readIstio,
-		inbound:     istioInbound,
-		outbound:    istioOutbound,
-		callsOwnPod: true,
+		read: readIstio, inbound: istioInbound, outbound: istioOutbound, callsOwnPod: true,
 	}
 }
 
@@ -105,14 +96,7 @@ func istioAnnotations() []Annotation {
 }
 
 func istioExclusion(pod Pod) Exemption {
-	// The name istio-init alone does not exempt a pod: any container can have it.
-	if c := pod.container(containerInit); c != nil && c.NetAdmin {
-		return Exemption{InitContainer, "container istio-init sets up the capture itself"}
-	}
 	proxy := pod.container(containerProxy)
-	if proxy == nil {
-		return Exemption{NoProxy, "no container istio-proxy"}
-	}
 	if isBool(proxy.Env[envDisableProxy], true) {
 		return Exemption{ProxyDisabled, envDisableProxy + " is set: proxyless gRPC"}
 	}

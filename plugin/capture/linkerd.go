@@ -53,23 +53,15 @@ var apiServerPorts = [...]uint16{443, 6443}
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{
-		name:        config.Linkerd,
-		marked:      hasKey(annotationLinkerdVersion),
-		proxy:       proxyNamed(containerLinkerdProxy),
-		exclusion:   linkerdExclusion,
-		annotations: linkerdAnnotations(),
-		presence:    annotationLinkerdVersion,
-		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
-		container:   containerLinkerdProxy,
+		name: config.Linkerd, marked: hasKey(annotationLinkerdVersion), proxy: proxyNamed(containerLinkerdProxy), init: containerLinkerdInit,
+		container: containerLinkerdProxy, annotations: linkerdAnnotations(), presence: annotationLinkerdVersion,
+		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {
 				annotations[labelLinkerdControlPlane] = ""
 			}
 		},
-		read:        readLinkerd,
-		inbound:     linkerdInbound,
-		outbound:    linkerdOutbound,
-		callsOwnPod: true,
+		read: readLinkerd, inbound: linkerdInbound, outbound: linkerdOutbound, callsOwnPod: true,
 	}
 }
 
@@ -83,16 +75,6 @@ func linkerdAnnotations() []Annotation {
 		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if its container sets none"},
 		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none"},
 	}
-}
-
-func linkerdExclusion(pod Pod) Exemption {
-	if c := pod.container(containerLinkerdInit); c != nil && c.NetAdmin {
-		return Exemption{InitContainer, "container linkerd-init sets up the capture itself"}
-	}
-	if pod.container(containerLinkerdProxy) == nil {
-		return Exemption{NoProxy, "no container linkerd-proxy"}
-	}
-	return Exemption{}
 }
 
 func readLinkerd(d *decider) Intent {

@@ -23,7 +23,6 @@ func AddMadeUpMesh(t *testing.T) {
 		name:        MadeUp,
 		marked:      hasKey(mark),
 		proxy:       proxyNamed(proxy),
-		exclusion:   func(Pod) Exemption { return Exemption{} },
 		annotations: []Annotation{{mark, "any", "absent", "it is injected"}, {skipped, "ports", "empty", "not captured"}},
 		presence:    mark,
 		container:   proxy,

@@ -16,7 +16,8 @@ type mesh struct {
 	// How its pods are recognized.
 	marked    func(annotations map[string]string) bool
 	proxy     func(Pod) *Container // nil for none
-	exclusion func(Pod) Exemption  // that follows from a marked pod alone
+	init      string               // the init container that captures the pod itself, or ""
+	exclusion func(Pod) Exemption  // that follows from a marked pod with a proxy alone; nil for none
 
 	// Its keys.
 	annotations []Annotation        // that decide
@@ -35,8 +36,7 @@ type mesh struct {
 	// The order of its rules, for packets that arrive and for those of the pod's processes.
 	inbound, outbound func(*Intent) flow
 
-	// callsOwnPod says that what the proxy sends to its own pod as a client is inbound, and that
-	// what it hands on to the application comes from ProxySourceIPv4 or ProxySourceIPv6.
+	// What the proxy sends to its own pod is inbound, and what it hands on has a ProxySource.
 	callsOwnPod bool
 }
 
@@ -69,14 +69,23 @@ func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool
 
 // Exclusion returns the exemption that follows from the pod alone.
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
-	switch chosen, second := choose(pod, names); {
-	case chosen == nil:
+	chosen, second := choose(pod, names)
+	if chosen == nil {
 		return Exemption{NotInjected, "no annotation of a mesh that netconf.meshes names: not injected"}
+	}
+	// The name of the init container alone does not exempt a pod: any container can have it.
+	init := pod.container(chosen.init)
+	switch {
 	case second != nil: // Decide refuses it
 		return Exemption{}
-	default:
-		return chosen.exclusion(pod)
+	case init != nil && init.NetAdmin:
+		return Exemption{InitContainer, "container " + chosen.init + " sets up the capture itself"}
+	case chosen.proxy(pod) == nil:
+		return Exemption{NoProxy, "no container " + chosen.container}
+	case chosen.exclusion == nil:
+		return Exemption{}
 	}
+	return chosen.exclusion(pod)
 }
 
 // choose returns the mesh of a pod: of those that mark it, the one whose proxy it has. If it

@@ -29,16 +29,8 @@ const (
 // one of them is captured, or fails.
 func ownKeys() *mesh {
 	return &mesh{
-		name:        config.OwnKeys,
-		marked:      hasOwnKey,
-		proxy:       ownProxy,
-		exclusion:   func(Pod) Exemption { return Exemption{} },
-		annotations: ownAnnotations(),
-		prefix:      annotationOwn,
-		byAuthor:    true,
-		read:        readOwnKeys,
-		inbound:     istioInbound,
-		outbound:    ownOutbound,
+		name: config.OwnKeys, marked: hasOwnKey, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
+		read: readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
 	}
 }
 
