@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/terms"
@@ -69,6 +70,7 @@ func speak(t *testing.T, all speakers) speakers {
 					return
 				}
 				s.count.Add(1)
+				time.Sleep(10 * time.Millisecond) // leaves the guard a processor: after a second it gives up entering connections
 			}
 		})
 	}
