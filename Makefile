@@ -129,7 +129,7 @@ $(PARTS)/flanneld: e2e/parts/flannel/go.mod
 $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 	@e2e/parts/keep.sh $@ '$(PARTBUILD)cilium-cni-config -ldflags "-s -w" .' $^
 
-$(PARTS)/ptp: go.mod
+$(PARTS)/ptp: e2e/cluster/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
 
 # The releases before this one, for the tests of two versions: their programs, images and charts.
