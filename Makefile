@@ -186,8 +186,9 @@ ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests
 	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-apiserver test-smoke
 
 full: deps parts ## All tests, and the small mutants; those on a real cluster take an hour or two (root)
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-images test-modules test-kernels test-mutants test-publish test-clusters
+	@status=0; $(MAKE) --no-print-directory test || status=1; \
+	$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-images test-modules test-kernels test-mutants test-publish test-clusters || status=1; \
+	exit $$status
 
 test-oracles: # what Istio's, Linkerd's and other programs decide, and what earlier releases left
 	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)

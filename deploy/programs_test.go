@@ -46,6 +46,7 @@ func program(source string) func(t *testing.T) string {
 	})
 	return func(t *testing.T) string {
 		t.Helper()
+		lab.RequireProgram(t, "go")
 		path, err := build()
 		lab.Check(t, err)
 		return path

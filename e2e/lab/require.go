@@ -14,6 +14,7 @@ import (
 // fails, because a skipped test looks like a passed one.
 func Lacks(t testing.TB, what string) {
 	t.Helper()
+	uncached()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("this test needs " + what)
 	}
@@ -55,6 +56,7 @@ func RequireProgram(t testing.TB, name string) {
 // in CI, too: an archive of them has none. A checkout without the commit fails.
 func RequireHistory(t testing.TB, root string) {
 	t.Helper()
+	uncached()
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, os.ErrNotExist) {
 		t.Skip("this test needs earlier releases, which are built from git's history, and these sources are no git checkout")
 	}

@@ -129,7 +129,7 @@ var pluginMutants = []mutant{
 		file: "plugin/capture/pod.go",
 		from: "if version < 2 {",
 		to:   "if version < 1 {",
-		by:   by(unit, "plugin/lookup", "TestEarlierVersion"),
+		by:   by(unit, "plugin/lookup", "TestAgentOfEarlierRelease"),
 	},
 	{
 		name: "lock-takes-all-time-of-a-del",

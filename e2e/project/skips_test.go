@@ -89,7 +89,7 @@ func TestCacheSeesPrograms(t *testing.T) {
 	}
 }
 
-// TestSmokeExists finds each test that make test runs on a cluster: go test passes where a
+// TestSmokeExists finds each test that make ci runs on a cluster: go test passes where a
 // name matches nothing.
 func TestSmokeExists(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestSmokeExists(t *testing.T) {
 	}
 	for name := range strings.SplitSeq(names[1], "|") {
 		if expectTest("e2e/cluster/pods", name) != nil && expectTest("e2e/cluster/agents", name) != nil {
-			t.Errorf("make test runs %s on a cluster, and neither pods nor agents has it", name)
+			t.Errorf("make ci runs %s on a cluster, and neither pods nor agents has it", name)
 		}
 	}
 }

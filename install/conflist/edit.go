@@ -43,8 +43,8 @@ func (l *List) Without() ([]byte, error) {
 
 // Has reports whether With would return the list unchanged.
 func (l *List) Has(entry []byte) bool {
-	text, _ := l.With(entry) // nil with an error
-	return bytes.Equal(text, l.text)
+	text, err := l.With(entry)
+	return err == nil && bytes.Equal(text, l.text)
 }
 
 // without returns the list without some of its elements. One always stays.
@@ -124,5 +124,12 @@ func (l *List) indented(entry []byte) []byte {
 // order of keys.
 func sameContent(a, b []byte) bool {
 	var left, right any
-	return json.Unmarshal(a, &left) == nil && json.Unmarshal(b, &right) == nil && reflect.DeepEqual(left, right)
+	return decode(a, &left) == nil && decode(b, &right) == nil && reflect.DeepEqual(left, right)
+}
+
+// decode keeps the literals of numbers.
+func decode(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(into)
 }

@@ -62,7 +62,7 @@ func (inserted) Found(net Net) (bool, error) {
 // readListWithEntry returns a list that contains the entry, other than mode owned's;
 // nil for any other file, and for a link.
 func readListWithEntry(net Net, name string) (*conflist.List, []byte) {
-	if link, _ := net.Link(name); link != "" || name == OwnedName {
+	if link, err := net.Link(name); err != nil || link != "" || name == OwnedName {
 		return nil, nil
 	}
 	text, _ := net.Read(name)

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEarlierFindingsExplain puts what an attempt to place an entry found in the place of
+// TestFindingsOfAnAttemptExplain puts what an attempt to place an entry found in the place of
 // what a check found of the same part, and leaves the other parts alone.
-func TestEarlierFindingsExplain(t *testing.T) {
+func TestFindingsOfAnAttemptExplain(t *testing.T) {
 	t.Parallel()
 	report := func(findings ...string) (r Report) {
 		for i := 0; i < len(findings); i += 2 {

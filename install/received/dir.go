@@ -22,7 +22,10 @@ func Key(f record.File) (key string, ok bool) {
 
 // ReadFile reads the record of a file.
 func ReadFile(d *record.Dir, f record.File) (record.Record, error) {
-	document, _ := document(d, f) // with an error, no record
+	document, err := document(d, f)
+	if err != nil {
+		return record.Record{}, err
+	}
 	return Read(document)
 }
 

@@ -54,8 +54,8 @@ func (v Runtime) SendsToAll() bool { return v.isSince(containerd, 2, 0) || v.isS
 func (v Runtime) isSince(name string, major, minor int) bool {
 	x, rest, _ := strings.Cut(strings.TrimPrefix(v.Version, "v"), ".")
 	y, _, _ := strings.Cut(rest, ".")
-	first, _ := strconv.Atoi(x)
-	second, err := strconv.Atoi(y)
-	isKnown := v.Name == name && err == nil && first > 0 // 0.0.0 is a build without a version
+	first, errFirst := strconv.Atoi(x)
+	second, errSecond := strconv.Atoi(y)
+	isKnown := v.Name == name && errFirst == nil && errSecond == nil && first > 0 // 0.0.0 is a build without a version
 	return isKnown && (first > major || first == major && second >= minor)
 }

@@ -123,10 +123,11 @@ func (m *mesh) decides(key string) bool {
 }
 
 // keeps reports whether an annotation of a pod is kept, and whether its value is, too. A
-// misspelt key is kept for a warning.
+// misspelt key of an injector is kept for a warning.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
-	return known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || m.misspelt(key) != "", known && key != m.presence
+	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""
+	return kept, known && key != m.presence
 }
 
 // misspelt returns the annotation that a key was probably meant to be, or "": the key

@@ -14,7 +14,7 @@ import (
 )
 
 // TestAnotherMesh captures a pod of a mesh that is one value in a file of the tests, and sends
-// packets: no other place of the product knows a mesh.
+// packets: no other place of the package knows a mesh.
 func TestAnotherMesh(t *testing.T) {
 	capture.AddMadeUpMesh(t)
 	pod := capture.Pod{Containers: []capture.Container{{Name: "app", UID: capture.ID{Number: 1000}}, {Name: "made-up-proxy"}}}.

@@ -93,9 +93,9 @@ func ofVersion(version int) lookup.Answer {
 
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// TestEarlierVersion asks an agent that answers another version by its own and nothing else, as
+// TestAgentOfEarlierRelease asks an agent that answers another version by its own and nothing else, as
 // agents of every release do. What its version lacks is unknown, and not absent.
-func TestEarlierVersion(t *testing.T) {
+func TestAgentOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for version := capture.OldestPodVersion; version < capture.PodVersion; version++ {
 		a := serve(t, func(conn net.Conn) {

@@ -98,12 +98,9 @@ func (d *dumper) rules() {
 
 // The kernel lists a set in parts. While it makes the hash table of a set larger, which it
 // does for a moment after the elements were added, a part can begin at another place than the
-// one before ended, so that elements are missing or occur twice. So the list of a large set
-// is read until it is twice the same.
-const (
-	grown    = 500 // elements
-	readings = 10  // at most
-)
+// one before ended, so that elements are missing or occur twice. So a list in several parts is
+// read until it is twice the same.
+const maxReadings = 10
 
 // elements reads the elements of a set.
 func (d *dumper) elements(set *dump.Object) {
@@ -115,14 +112,15 @@ func (d *dumper) elements(set *dump.Object) {
 		Family: unix.NFPROTO_INET, Request: unix.NFT_MSG_GETSETELEM, What: "elements of sets" + inOurTable, Limit: nfnetlink.MaxElements,
 		Filter: slices.Concat(nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_SET, name)),
 	}
-	for n := 0; n == 0 || n < readings && len(set.Items) > grown; n++ {
-		before := set.Items
+	for n, again := 0, true; again && d.err == nil; n++ {
+		before, parts := set.Items, 0
 		set.Items, d.err = nfnetlink.List(d.reader, l, func(part nfnetlink.Attributes) ([]dump.Item, error) {
+			parts++
 			return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
 		})
 		dump.SortItems(set.Items)
-		if d.err != nil || slices.Equal(before, set.Items) {
-			break
+		if again = parts > 1 && !slices.Equal(before, set.Items); again && n == maxReadings {
+			d.err = nfnetlink.ErrChanging
 		}
 	}
 	if d.elementCount += len(set.Items); d.err == nil && d.elementCount > nfnetlink.MaxElements {
