@@ -31,7 +31,7 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(Bin)
+	defer func() { _ = os.RemoveAll(Bin) }()
 	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-lookup": "plugin/capture-cni-lookup", "capture-cni-node": "install/capture-cni-node"} {
 		build := exec.Command("go", "build", "-C", project, "-trimpath", "-o", filepath.Join(Bin, name), "github.com/capture-cni/capture-cni/"+source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
