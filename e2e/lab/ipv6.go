@@ -15,7 +15,7 @@ import (
 // has an address at once; a worker adds its local route, later on a busy machine.
 func (h *Host) WaitForIPv6() error {
 	return h.Do(func() error {
-		for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
 			missing, err := unreachable()
 			switch {
 			case errors.Is(err, netlink.ErrDumpInterrupted): // a worker changed the list meanwhile
@@ -25,7 +25,7 @@ func (h *Host) WaitForIPv6() error {
 				return nil
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("no local route after %s: %v", timeout, missing)
+				return fmt.Errorf("no local route after %s: %v", Patience, missing)
 			}
 		}
 	})
