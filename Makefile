@@ -161,7 +161,7 @@ deps: ## Install what the tests need (Debian, root)
 
 test full ci soak: export SEED := $(SEED)
 # The lab's functions read it, so that go test takes no result from its cache of a test that they serve.
-export RUN := $(SEED)
+export RUN := $(shell date +%s%N)
 # Without root, tests that need it are skipped. With it, a test that skips anything fails.
 full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
 PROGRESS := go run ./e2e/progress -timeout=30m

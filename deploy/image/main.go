@@ -77,7 +77,10 @@ func write(ctx context.Context, out, name, version string, platforms []string, p
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	digest, err := index.Digest()
-	if err := errors.Join(err, writeTarball(out, name, index)); err != nil {
+	if err != nil {
+		return fmt.Errorf("computing the digest: %w", err)
+	}
+	if err := writeTarball(out, name, index); err != nil {
 		return fmt.Errorf("writing %s: %w", out, err)
 	}
 	fmt.Printf("%s@%s in %s\n", name, digest, out)

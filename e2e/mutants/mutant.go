@@ -20,7 +20,11 @@ type mutant struct {
 
 // table returns all mutants.
 func table() []mutant {
-	return slices.Concat(ruleMutants, refuseMutants, sidecarMutants, traceMutants, pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants, fleetMutants, guideMutants)
+	return slices.Concat(
+		listMutants, namespaceMutants, ruleMutants, refuseMutants, sidecarMutants, traceMutants,
+		pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants,
+		fleetMutants, guideMutants,
+	)
 }
 
 // apply returns the content of the mutant's file with the mutation.

@@ -67,7 +67,11 @@ func Parse(text []byte) (*List, error) {
 	}
 	list := &List{
 		Name: conf.Name, CNIVersion: conf.CNIVersion, LoadOnlyInlinedPlugins: conf.LoadOnlyInlinedPlugins,
-		Plugins: locate(text), text: text,
+		text: text,
+	}
+	list.Plugins, err = locate(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading a configuration list: %w", withoutContent(err))
 	}
 	if len(list.Plugins) != len(conf.Plugins) {
 		return nil, errors.New("reading a configuration list: the key plugins occurs twice")
@@ -89,17 +93,28 @@ func (l *List) HasOurs() bool { return slices.ContainsFunc(l.Plugins, Plugin.isO
 // HasOthers reports whether the list has an entry of another plugin.
 func (l *List) HasOthers() bool { return slices.ContainsFunc(l.Plugins, isOther) }
 
-// locate returns the offsets of each element of the top-level "plugins", in a text that
-// libcni has read.
-func locate(text []byte) (plugins []Plugin) {
+// locate returns the offsets of each element of the top-level "plugins".
+func locate(text []byte) ([]Plugin, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	_, _ = decoder.Token() // {
+	if _, err := decoder.Token(); err != nil { // {
+		return nil, err
+	}
+	var plugins []Plugin
 	for decoder.More() {
-		key, _ := decoder.Token()
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
 		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, err
+		}
+		if key != "plugins" {
+			continue
+		}
 		var elements []json.RawMessage
-		if decoder.Decode(&value) != nil || key == "plugins" && json.Unmarshal(value, &elements) != nil {
-			return nil
+		if json.Unmarshal(value, &elements) != nil {
+			return nil, nil // not the value that libcni read: the key occurs twice
 		}
 		end := int(decoder.InputOffset()) - len(value)
 		for _, element := range elements {
@@ -108,5 +123,5 @@ func locate(text []byte) (plugins []Plugin) {
 			plugins = append(plugins, Plugin{start: start, end: end})
 		}
 	}
-	return plugins
+	return plugins, nil
 }

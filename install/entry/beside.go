@@ -80,7 +80,7 @@ func standingMode(net Net, p primary) (mode terms.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return terms.Owned, true
 	}
-	if p.List.HasOurs() {
+	if !p.conf && p.List.HasOurs() {
 		return terms.Insert, true
 	}
 	directory, err := net.Sub(p.List.Name, false)
@@ -117,7 +117,7 @@ func (o Other) Describe() (what, do string) {
 		what += " with ambient mode enabled, which captures ambient pods and those with sidecars"
 	}
 	switch {
-	case !conflist.Plugin{Type: o.Plugin}.IsIstioCNI():
+	case o.Decision == allowed && !conflist.Plugin{Type: o.Plugin}.IsIstioCNI():
 		return what + ", which captures pods with a proxy of its own", "no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
 	case o.Decision == allowed:
 		return what + ", and besideIstioCNI is set" + twice, retire

@@ -44,7 +44,7 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 		keys = []byte("{}")
 	}
 	var given map[string]json.RawMessage
-	if err := json.Unmarshal(keys, &given); given == nil {
+	if err := json.Unmarshal(keys, &given); err != nil || given == nil {
 		return Entry{}, errors.Join(errors.New("reading the plugin's configuration: expected a JSON object"), err)
 	}
 	for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
@@ -65,7 +65,10 @@ func Parse(keys []byte, mode terms.Mode, stateDir, runDir string) (Entry, error)
 		keys = joinObjects([]byte(chainExclusions), keys)
 	}
 	e := Entry{Keys: keys, Mode: mode}
-	input, _ := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName))) // of JSON that was just read
+	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
+	if err != nil {
+		return Entry{}, err
+	}
 	conf, warnings, err := input.NetConf()
 	if err == nil && len(warnings) > 0 {
 		err = errors.New(strings.Join(warnings, "\n"))

@@ -62,10 +62,11 @@ func (inserted) Found(net Net) (bool, error) {
 // readListWithEntry returns a list that contains the entry, other than mode owned's;
 // nil for any other file, and for a link.
 func readListWithEntry(net Net, name string) (*conflist.List, []byte) {
-	if link, err := net.Link(name); err != nil || link != "" || name == OwnedName {
+	text, err := net.Read(name)
+	link, linkErr := net.Link(name)
+	if err != nil || linkErr != nil || link != "" || name == OwnedName {
 		return nil, nil
 	}
-	text, _ := net.Read(name)
 	list, err := conflist.Parse(text)
 	if err != nil || !list.HasOurs() {
 		return nil, nil

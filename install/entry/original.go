@@ -54,7 +54,10 @@ func restoreOriginal(net Net, conf string) error {
 
 // isMadeOf reports whether a list is what an earlier release made of a plain configuration.
 func isMadeOf(net Net, list []byte, conf string) bool {
-	text, _ := net.Read(conf)
+	text, err := net.Read(conf)
+	if err != nil {
+		return false
+	}
 	made, err := conflist.FromConf(text)
 	return err == nil && bytes.Equal(made, list)
 }

@@ -140,17 +140,23 @@ func (p *primary) parse() (err error) {
 	return nil
 }
 
+// isFile reports whether a file can be read by a name. os.Root does not tell a file from a
+// missing directory by ENOTDIR.
+func (n Net) isFile(name string) bool {
+	_, err := n.Read(name)
+	return err == nil
+}
+
 // readDropIns adds the plugins of the directory that is named after the network.
 func (n Net) readDropIns(p *primary, own bool) error {
 	if p.conf || p.List.LoadOnlyInlinedPlugins || n.Runtime.IgnoresDropIns() {
 		return nil
 	}
 	directory, err := n.Sub(filepath.Clean(p.List.Name), false)
-	_, notFile := n.Read(filepath.Clean(p.List.Name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case notFile == nil:
+	case err != nil && n.isFile(filepath.Clean(p.List.Name)):
 		return Waiting(fmt.Sprintf("%s needs a directory %s/%s, which is a file", p.File, n.Path(), p.List.Name))
 	case err != nil:
 		return err
@@ -161,9 +167,9 @@ func (n Net) readDropIns(p *primary, own bool) error {
 		if filepath.Ext(name) != ".conf" || name == dropInName && !own {
 			continue
 		}
-		text, _ := directory.Read(name)
+		text, readErr := directory.Read(name)
 		plugin, parseErr := libcni.NetworkPluginConfFromBytes(text)
-		if parseErr != nil {
+		if readErr != nil || parseErr != nil {
 			return Waiting(fmt.Sprintf("%s can't be loaded: %s/%s is no plugin's configuration: correct or delete that file", p.File, directory.Path(), name))
 		}
 		p.types = append(p.types, plugin.Network.Type)

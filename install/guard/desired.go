@@ -43,6 +43,8 @@ func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings co
 	}
 	fresh := newDesired(answer, decision.Exemption)
 	if fresh.exemption.Cause == "" {
+		edited, err := capture.Decide(*answer.Pod, settings)
+		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
 		own, err := addresses()
 		if err != nil {
 			return err
@@ -50,13 +52,7 @@ func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings co
 		if decision, err = decision.At(own); err != nil {
 			return err
 		}
-		fresh.mesh = decision.Intent.Mesh
-		fresh.stamp = decision.Rules.Stamp()
-		edited, err := capture.Decide(*answer.Pod, settings)
-		if err == nil {
-			edited, err = edited.At(own)
-		}
-		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
+		fresh.mesh, fresh.stamp = decision.Intent.Mesh, decision.Rules.Stamp()
 		if fresh.intent, err = pack(decision.Intent); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func InAgent(ctx context.Context, settings settings.Node, runtime *cri.Client) P
 	}
 	p.modes()
 	p.socketBalancing()
-	if enforcing, _ := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); strings.TrimSpace(string(enforcing)) == "1" {
+	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
 		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
 	}
 	return p.found

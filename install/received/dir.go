@@ -16,7 +16,7 @@ import (
 // Key returns the key that a record was written with, and whether the file is a
 // finished one.
 func Key(f record.File) (key string, ok bool) {
-	_, rest, _ := strings.Cut(f.Name, "-")
+	_, rest, _ := strings.Cut(f.Name, "-") // nothing without a dash
 	return strings.CutSuffix(rest, record.Finished)
 }
 

@@ -39,7 +39,7 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	if second != nil {
 		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.name, second.name))
 	}
-	proxy := *chosen.proxy(pod)
+	proxy := *chosen.proxyOf(pod)
 	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings}
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)

@@ -7,7 +7,7 @@ package capture
 // by the hook.
 type flow []Chain
 
-// Where rules of a flow send packets, besides on to another of its chains.
+// Where rules of a flow send packets, in addition to another of its chains.
 var (
 	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}
 	toOutbound = Action{Verdict: Jump, Chain: chainRedirect}

@@ -54,9 +54,8 @@ const (
 // https://istio.io/latest/docs/reference/config/annotations/
 func istio() *mesh {
 	return &mesh{
-		name: config.Istio, marked: hasKey(annotationStatus), proxy: proxyNamed(containerProxy), init: containerInit, exclusion: istioExclusion,
-		container: containerProxy, validation: containerValidation,
-		annotations: istioAnnotations(), presence: annotationStatus, prefix: annotationTraffic,
+		name: config.Istio, mark: annotationStatus, container: containerProxy, init: containerInit, validation: containerValidation,
+		exclusion: istioExclusion, annotations: istioAnnotations(), prefix: annotationTraffic,
 		lists: map[string][]string{
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
 			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},

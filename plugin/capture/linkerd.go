@@ -53,9 +53,9 @@ var apiServerPorts = [...]uint16{443, 6443}
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{
-		name: config.Linkerd, marked: hasKey(annotationLinkerdVersion), proxy: proxyNamed(containerLinkerdProxy), init: containerLinkerdInit,
-		container: containerLinkerdProxy, annotations: linkerdAnnotations(), presence: annotationLinkerdVersion,
-		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
+		name: config.Linkerd, mark: annotationLinkerdVersion, container: containerLinkerdProxy, init: containerLinkerdInit,
+		annotations: linkerdAnnotations(),
+		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {
 				annotations[labelLinkerdControlPlane] = ""

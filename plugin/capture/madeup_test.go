@@ -21,10 +21,8 @@ func AddMadeUpMesh(t *testing.T) {
 	t.Cleanup(func() { meshes = before })
 	meshes = append(meshes[:len(meshes):len(meshes)], &mesh{
 		name:        MadeUp,
-		marked:      hasKey(mark),
-		proxy:       proxyNamed(proxy),
+		mark:        mark,
 		annotations: []Annotation{{mark, "any", "absent", "it is injected"}, {skipped, "ports", "empty", "not captured"}},
-		presence:    mark,
 		container:   proxy,
 		read: func(d *decider) Intent {
 			in := Intent{

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,19 +15,18 @@ type mesh struct {
 	name config.MeshName
 
 	// How its pods are recognized.
-	marked    func(annotations map[string]string) bool
-	proxy     func(Pod) *Container // nil for none
+	mark      string               // the annotation whose presence marks them; "" for any key with the prefix
+	container string               // the proxy's name
+	proxy     func(Pod) *Container // in place of container, if a key has the name
 	init      string               // the init container that captures the pod itself, or ""
-	exclusion func(Pod) Exemption  // that follows from a marked pod with a proxy alone; nil for none
+	exclusion func(Pod) Exemption  // that follows only from a marked pod with a proxy; nil for none
 
 	// Its keys.
 	annotations []Annotation        // that decide
-	presence    string              // the one of which only the presence matters
 	lists       map[string][]string // of annotations, by the name of the list that they give
 	prefix      string              // also unknown keys with it are kept, for a warning or a fault
 	byAuthor    bool                // the pod's author writes them, and no injector
 	variables   []string            // of the proxy's environment, that decide
-	container   string              // the proxy's name, "" if a key has it
 	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)
 
@@ -40,7 +40,7 @@ type mesh struct {
 	callsOwnPod bool
 }
 
-// meshes are all, in the order in which they are looked for in a pod. Only tests add another.
+// meshes has every mesh, in the order in which choose tries them. Only tests add another.
 var meshes = []*mesh{istio(), linkerd(), ownKeys()}
 
 // meshOf returns the mesh of a name, which must be one of config.Meshes.
@@ -55,7 +55,7 @@ func Annotations(name config.MeshName) []Annotation { return meshOf(name).annota
 // Meshed reports whether a pod with these annotations is one of the meshes'.
 func Meshed(annotations map[string]string, names []config.MeshName) bool {
 	return slices.ContainsFunc(meshes, func(m *mesh) bool {
-		return slices.Contains(names, m.name) && m.marked(annotations)
+		return slices.Contains(names, m.name) && m.marks(annotations)
 	})
 }
 
@@ -63,11 +63,11 @@ func Meshed(annotations map[string]string, names []config.MeshName) bool {
 // meshes'. A pod without an injector, such as a static one, can have them.
 func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
 	return slices.ContainsFunc(meshes, func(m *mesh) bool {
-		return m.byAuthor && slices.Contains(names, m.name) && m.marked(annotations)
+		return m.byAuthor && slices.Contains(names, m.name) && m.marks(annotations)
 	})
 }
 
-// Exclusion returns the exemption that follows from the pod alone.
+// Exclusion returns the exemption that follows only from the pod.
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
@@ -80,7 +80,7 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 		return Exemption{}
 	case init != nil && init.NetAdmin:
 		return Exemption{InitContainer, "container " + chosen.init + " sets up the capture itself"}
-	case chosen.proxy(pod) == nil:
+	case chosen.proxyOf(pod) == nil:
 		return Exemption{NoProxy, "no container " + chosen.container}
 	case chosen.exclusion == nil:
 		return Exemption{}
@@ -93,10 +93,10 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
-		if !slices.Contains(names, m.name) || !m.marked(pod.Annotations) {
+		if !slices.Contains(names, m.name) || !m.marks(pod.Annotations) {
 			continue
 		}
-		switch has := m.proxy(pod) != nil; {
+		switch has := m.proxyOf(pod) != nil; {
 		case chosen == nil || has && !hasProxy:
 			chosen, hasProxy = m, has
 		case has:
@@ -127,7 +127,7 @@ func (m *mesh) decides(key string) bool {
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""
-	return kept, known && key != m.presence
+	return kept, known && key != m.mark
 }
 
 // misspelt returns the annotation that a key was probably meant to be, or "": the key
@@ -150,15 +150,19 @@ func (m *mesh) misspelt(key string) (meant string) {
 	return meant
 }
 
-// hasKey recognizes pods by the presence of an annotation.
-func hasKey(key string) func(map[string]string) bool {
-	return func(annotations map[string]string) bool {
-		_, has := annotations[key]
-		return has
+// marks reports whether a pod with these annotations is one of the mesh's.
+func (m *mesh) marks(annotations map[string]string) bool {
+	if m.mark == "" {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool { return strings.HasPrefix(key, m.prefix) })
 	}
+	_, has := annotations[m.mark]
+	return has
 }
 
-// proxyNamed finds a proxy by its container's name.
-func proxyNamed(name string) func(Pod) *Container {
-	return func(pod Pod) *Container { return pod.container(name) }
+// proxyOf returns the proxy of a pod, nil for none.
+func (m *mesh) proxyOf(pod Pod) *Container {
+	if m.proxy != nil {
+		return m.proxy(pod)
+	}
+	return pod.container(m.container)
 }

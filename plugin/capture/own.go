@@ -4,7 +4,6 @@ package capture
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ const (
 // one of them is captured, or fails.
 func ownKeys() *mesh {
 	return &mesh{
-		name: config.OwnKeys, marked: hasOwnKey, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
+		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
 		read: readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
 	}
 }
@@ -47,10 +46,6 @@ func ownAnnotations() []Annotation {
 		{annotationExceptRanges, "CIDRs", "empty", "outbound destinations that are not captured"},
 		{annotationOnlyRanges, "`*` or CIDRs", "`*`", "outbound destinations that are captured"},
 	}
-}
-
-func hasOwnKey(annotations map[string]string) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool { return strings.HasPrefix(key, annotationOwn) })
 }
 
 // ownProxy returns a container also if the keys name none: the pod is one that fails.
