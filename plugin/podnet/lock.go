@@ -38,7 +38,7 @@ func (foreignLock) Error() string {
 	return fmt.Sprintf("a process outside capture-cni holds a lock or a lease on %s: find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
-// takeLock waits for the lock until ctx ends. Closing the file releases it.
+// takeLock waits for the lock until ctx ends. releaseLock gives it back.
 func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		taken, err := tryLock(inode)
@@ -79,6 +79,13 @@ func tryLock(inode uint64) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// releaseLock unlocks before it closes: a child of this process that is between fork and
+// exec has the file open as well, and would hold the lock until then.
+func releaseLock(file *os.File) error {
+	all := &unix.Flock_t{Type: unix.F_UNLCK}
+	return errors.Join(unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, all), file.Close())
 }
 
 // own is the lock that processes of ours take: for writing.

@@ -97,7 +97,7 @@ func (n *Namespace) Close() error {
 	if n.lock == nil {
 		return nil
 	}
-	return n.lock.Close()
+	return releaseLock(n.lock)
 }
 
 // refuseHost compares the namespace with that of this process and with that of

@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -44,18 +47,44 @@ func TestDo(t *testing.T) {
 			t.Errorf("a call runs in %s, and the caller in %s, which was in %s: %v", inside, namespaceOfThread(t), outside, err)
 		}
 	}
+	inherit(t, podnet.LockDirectory+"/netns")
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := n.Close(); err == nil {
 		t.Error("a second Close returns no error")
 	}
-	again, err := podnet.Open(t.Context(), pod.Path())
+	once, cancel := context.WithCancel(t.Context())
+	cancel()
+	again, err := podnet.Open(once, pod.Path())
 	if err != nil {
 		t.Fatalf("the lock was not released: %v", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// inherit keeps a file of this process open, as a child between fork and exec does.
+func inherit(t *testing.T, path string) {
+	t.Helper()
+	const descriptors = "/proc/self/fd"
+	entries, err := os.ReadDir(descriptors)
+	lab.Check(t, err)
+	inherited := 0
+	for _, entry := range entries {
+		if target, _ := os.Readlink(filepath.Join(descriptors, entry.Name())); target != path {
+			continue
+		}
+		number, err := strconv.Atoi(entry.Name())
+		lab.Check(t, err)
+		copied, err := unix.Dup(number)
+		lab.Check(t, err)
+		t.Cleanup(func() { _ = unix.Close(copied) })
+		inherited++
+	}
+	if inherited == 0 {
+		t.Fatalf("%s is not open", path)
 	}
 }
 
