@@ -63,7 +63,9 @@ func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
 	lab.Check(t, err)
 	rules := capture.Rules(decision.Intent)
-	if differences, err := netns.Check(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {
+	found, err := netns.Observe(t.Context(), false)
+	lab.Check(t, err)
+	if differences, err := found.Differences(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {
 		t.Errorf("it differs from what an ADD installs: %q (%v)", differences, err)
 	}
 	if got, want := p.rules(t), (netfilter.State{Backend: config.NFTables, Stamp: rules.Stamp()}); got != want {

@@ -212,36 +212,3 @@ func TestForeignNextToOurs(t *testing.T) {
 		t.Errorf("another plugin's chain went with a repair:\n%s", after)
 	}
 }
-
-// TestOutdatedRulesChange has rules of another version repaired once a process
-// of the pod has changed them, and left alone until then.
-func TestOutdatedRulesChange(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(t *testing.T, p *pod){
-		"a rule":                    func(t *testing.T, p *pod) { p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return") },
-		"the stamp, over a restart": func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.baselines = t.TempDir()
-			conn := n.listen(t)
-			p := n.run(t, "web")
-			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-			before := p.list(t)
-			g := n.newGuard(t, options{})
-			for range 2 {
-				g.finds(t, terms.Outdated)
-			}
-			if after := p.list(t); after != before {
-				t.Errorf("what is outdated was changed:\n%s", after)
-			}
-			receive(t, conn)
-			change(t, p)
-			if strings.HasSuffix(name, "restart") {
-				g = n.newGuard(t, options{})
-			}
-			g.finds(t, terms.Captured)
-			expectRepair(t, receive(t, conn)["web"], received.Drifted)
-		})
-	}
-}

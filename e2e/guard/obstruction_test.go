@@ -79,37 +79,6 @@ func TestObstructed(t *testing.T) {
 	}
 }
 
-// TestObstructedAndMore reports both what is in front of a pod's rules and what the guard
-// has found otherwise.
-func TestObstructedAndMore(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		captured, edited string // the pod's excludeInboundPorts
-		want             string
-	}{
-		"outdated": {"9090", "", "; also, its rules are those of another version or configuration"},
-		"changed":  {"", "9090", "; also, its annotations were edited"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const key = "traffic.sidecar.istio.io/excludeInboundPorts"
-			n := newNode()
-			conn := n.listen(t)
-			p := n.run(t, "web")
-			p.capture(t, map[string]string{key: tt.captured})
-			n.pods["web"].Annotations[key] = tt.edited
-			p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
-			g := n.newGuard(t, options{})
-			for range 2 {
-				g.finds(t, terms.Obstructed)
-			}
-			records := receive(t, conn)["web"]
-			if len(records) != 1 || !strings.Contains(records[0].Message, "notrack") || !strings.Contains(records[0].Message, tt.want) {
-				t.Errorf("reported %+v, want also %q", records, tt.want)
-			}
-		})
-	}
-}
-
 // TestObstructedAndRepaired repairs our rules and leaves what is in front of
 // them where it is, and reports both.
 func TestObstructedAndRepaired(t *testing.T) {

@@ -7,8 +7,8 @@ var fleetMutants = []mutant{
 	{
 		name: "many-tables-of-a-pod-hide-its-trace",
 		file: "install/guard/trace.go",
-		from: "hooks[:min(len(hooks), explain.MaxDoubts)]",
-		to:   "hooks",
+		from: "traced.Hooks[:min(len(traced.Hooks), explain.MaxDoubts)]",
+		to:   "traced.Hooks",
 		by:   by(root, "e2e/guard", "TestExplainsMuch"),
 	},
 }

@@ -154,9 +154,9 @@ var pluginMutants = []mutant{
 	},
 	{
 		name: "check-knows-the-configured-backend-alone",
-		file: "plugin/verbs/check.go",
-		from: "cmp.Or(state.Backend, p.backend)",
-		to:   "cmp.Or(p.backend, state.Backend)",
+		file: "plugin/podnet/observe.go",
+		from: "cmp.Or(o.Backend, asked)",
+		to:   "cmp.Or(asked, o.Backend)",
 		by:   by(root, "e2e/protocol", "TestBackendChanged"),
 	},
 	{

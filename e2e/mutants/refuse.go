@@ -76,9 +76,9 @@ var refuseMutants = []mutant{
 	},
 	{
 		name: "renamed-interface-counts-as-loopback",
-		file: "plugin/podnet/loopback.go",
-		from: "name != \"lo\" {",
-		to:   "name == \"\" {",
+		file: "plugin/podnet/observe.go",
+		from: "l.name != \"lo\" {",
+		to:   "l.name == \"\" {",
 		by:   by(root, "e2e/traffic", "TestRenamedLoopback/iptables-nft"),
 	},
 	{

@@ -100,7 +100,7 @@ func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 	step("apply", func() error { return netns.Namespace.Apply(ctx, rs, backend) })
 	memory := allocated() - before
 	step("check", func() error {
-		differences, err := netns.Namespace.Check(ctx, rs, backend)
+		differences, err := netns.differences(ctx, rs)
 		if len(differences) > 0 {
 			err = errors.Join(err, fmt.Errorf("differences: %.1000q", differences))
 		}

@@ -226,7 +226,15 @@ func (n namespace) Apply(rs capture.Ruleset) error {
 }
 
 func (n namespace) Check(rs capture.Ruleset) ([]string, error) {
-	return n.Namespace.Check(n.t.Context(), rs, n.backend)
+	return n.differences(n.t.Context(), rs)
+}
+
+func (n namespace) differences(ctx context.Context, rs capture.Ruleset) ([]string, error) {
+	found, err := n.Observe(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	return found.Differences(ctx, rs, n.backend)
 }
 
 func (n namespace) Remove() error { return n.Namespace.Remove(n.t.Context()) }

@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 
@@ -11,10 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -50,45 +46,21 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// addressesOf returns the addresses by which rules are decided: those of a namespace,
-// without a family that came after the pod was captured without it.
-func (b baseline) addressesOf(netns *podnet.Namespace) func() ([]netip.Addr, error) {
-	refused := capture.StampedIPv6(b.Stamp) == capture.Refused
-	return func() ([]netip.Addr, error) {
-		addresses, err := netns.Addresses()
-		return slices.DeleteFunc(addresses, func(a netip.Addr) bool { return refused && a.Is6() }), err
+// addressesOf returns those of a namespace's addresses by which rules are decided: not
+// those of a family that came after the pod was captured without it.
+func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
+	if capture.StampedIPv6(b.Stamp) != capture.Refused {
+		return all
 	}
+	return slices.DeleteFunc(slices.Clone(all), netip.Addr.Is6)
 }
 
-// set sets the baseline to the namespace's current state.
-func (b *baseline) set(ctx context.Context, netns *podnet.Namespace, state netfilter.State) error {
-	digest, err := kernel.Digest(ctx, netns, state.Backend)
-	if err != nil {
-		return err
-	}
-	*b = baseline{Stamp: state.Stamp, Backend: state.Backend, Digest: digest}
-	return nil
+// baselineOf returns the baseline that is the namespace's current state.
+func baselineOf(o kernel.Observation) baseline {
+	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest()}
 }
 
 // matches reports whether the baseline is complete, confirmed and of this state.
-func (b baseline) matches(state netfilter.State) bool {
-	return b.Stamp == state.Stamp && b.Backend == state.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
-}
-
-// checkOutdated compares rules of another version, which the guard can't render,
-// with the baseline. The first examination makes them the baseline.
-func (b *baseline) checkOutdated(ctx context.Context, netns *podnet.Namespace, state netfilter.State) Finding {
-	if b.isKnown() && b.Stamp != state.Stamp {
-		return drifted("its rules have stamp %q, and it was captured with %q", state.Stamp, b.Stamp)
-	}
-	now := *b
-	if err := now.set(ctx, netns, state); err != nil {
-		return unreadable(err)
-	}
-	if kernel.Comparable(b.Digest) && b.Digest != now.Digest {
-		return drifted("its rules are those of another version or configuration and were changed: %s", state.Stamp)
-	}
-	now.Unconfirmed = !b.isKnown() || b.Unconfirmed
-	*b = now
-	return Finding{State: terms.Outdated, Reason: "its rules are those of another version or configuration: " + state.Stamp}
+func (b baseline) matches(o kernel.Observation) bool {
+	return b.Stamp == o.Stamp && b.Backend == o.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
 }

@@ -3,13 +3,12 @@
 package guard
 
 import (
-	"errors"
-	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -17,7 +16,7 @@ import (
 // only while the baseline is unknown or was adopted without a record.
 func TestConfirmBy(t *testing.T) {
 	t.Parallel()
-	const stamp, other = "capture-cni rules v5 ipv4 00112233445566778899aabbccddeeff", "capture-cni rules v1 ipv4 00112233445566778899aabbccddeeff"
+	const stamp, other = stampToday, stampEarlier
 	adopted := baseline{Stamp: other, Backend: config.IPTablesNFT, Digest: "2:00", Unconfirmed: true}
 	known, same := adopted, adopted
 	known.Unconfirmed, same.Stamp = false, stamp
@@ -48,19 +47,19 @@ func TestConfirmBy(t *testing.T) {
 	}
 }
 
-// TestUnreadable takes rules that no ADD makes for changed ones.
-func TestUnreadable(t *testing.T) {
+// TestAddressesOf decides the rules of a pod that was captured without IPv6 as if an address
+// that came later were none.
+func TestAddressesOf(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		err  error
-		want terms.State
-	}{
-		{fmt.Errorf("reading: %w", nfnetlink.TooLarge{What: "rules", Limit: 5000}), terms.Drifted},
-		{fmt.Errorf("reading: %w", nfnetlink.ErrChanging), terms.Drifted},
-		{errors.New("no such file"), terms.Unknown},
+	ipv4, ipv6 := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")
+	for stamp, want := range map[string][]netip.Addr{
+		"": {ipv4, ipv6}, stampToday: {ipv4, ipv6},
+		strings.Replace(stampToday, "ipv4", "ipv4,ipv6", 1):         {ipv4, ipv6},
+		strings.Replace(stampToday, "ipv4", "ipv4,ipv6=refused", 1): {ipv4},
 	} {
-		if got := unreadable(tt.err); got != (Finding{State: tt.want, Reason: tt.err.Error()}) {
-			t.Errorf("%v: %+v", tt.err, got)
+		all := []netip.Addr{ipv4, ipv6}
+		if got := (baseline{Stamp: stamp}).addressesOf(all); !slices.Equal(got, want) || !slices.Equal(all, []netip.Addr{ipv4, ipv6}) {
+			t.Errorf("%q: %v of %v, want %v", stamp, got, all, want)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type desired struct {
 	intent        packed
 	stamp         string // of the rules
 	changed       bool   // the annotations were edited since the pod's creation
+	transparent   bool   // by TPROXY
 	hasController bool
 }
 
@@ -35,30 +36,34 @@ func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 	return desired{known: true, digest: answer.Digest, exemption: exemption, hasController: answer.HasController}
 }
 
-// decide sets the desired state from the pod as it is now and its sandbox.
-func (d *desired) decide(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings, addresses func() ([]netip.Addr, error)) error {
+// asked is the decision about a pod, before its addresses are known.
+type asked struct {
+	capture.Decision
+	answer  *lookup.Answer
+	changed bool
+}
+
+// newAsked decides by the annotations at the pod's creation, and finds out whether they were
+// edited since.
+func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings) (*asked, error) {
 	decision, err := capture.Decide(asCreated(answer, sandbox), settings)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fresh := newDesired(answer, decision.Exemption)
-	if fresh.exemption.Cause == "" {
-		edited, err := capture.Decide(*answer.Pod, settings)
-		fresh.changed = err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)
-		own, err := addresses()
-		if err != nil {
-			return err
-		}
-		if decision, err = decision.At(own); err != nil {
-			return err
-		}
-		fresh.mesh, fresh.stamp = decision.Intent.Mesh, decision.Rules.Stamp()
-		if fresh.intent, err = pack(decision.Intent); err != nil {
-			return err
-		}
+	edited, err := capture.Decide(*answer.Pod, settings)
+	return &asked{decision, answer, err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)}, nil
+}
+
+// at returns the desired state of a pod with these addresses.
+func (a asked) at(addresses []netip.Addr) (desired, error) {
+	decision, err := a.Decision.At(addresses)
+	if err != nil {
+		return desired{}, err
 	}
-	*d = fresh
-	return nil
+	d := newDesired(a.answer, decision.Exemption)
+	d.mesh, d.stamp, d.changed, d.transparent = decision.Intent.Mesh, decision.Rules.Stamp(), a.changed, decision.Intent.Transparent
+	d.intent, err = pack(decision.Intent)
+	return d, err
 }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }

@@ -58,9 +58,11 @@ func TestDecide(t *testing.T) {
 		"nothing that counts": {map[string]string{"example.com/other": "x"}, false},
 	} {
 		n, _ := newPodNode(t, Settings{})
-		addresses := func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil }
-		decided := func() (d desired) {
-			lab.Check(t, d.decide(&lookup.Answer{Pod: &n.pod}, n.sandbox, config.DefaultSettings(), addresses))
+		decided := func() desired {
+			asked, err := newAsked(&lookup.Answer{Pod: &n.pod}, n.sandbox, config.DefaultSettings())
+			lab.Check(t, err)
+			d, err := asked.at([]netip.Addr{netip.MustParseAddr("192.0.2.2")})
+			lab.Check(t, err)
 			return d
 		}
 		made := decided()

@@ -44,10 +44,10 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (explain.Po
 	}
 	g.explainAnnotations(ctx, sandbox, &p)
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID), later: later}
-	found := g.examiner.examine(ctx, w)
+	found, observed := g.examiner.examine(ctx, w, nil)
 	p.State, p.Because = found.State, found.Reason
 	if sandbox.NetNS != "" {
-		if p.Kernel, err = explainKernel(ctx, w); err != nil {
+		if p.Kernel, err = explainKernel(ctx, w, observed); err != nil {
 			p.KernelUnknown = err.Error()
 		}
 	}
@@ -138,21 +138,23 @@ func valueOf(annotation capture.Annotation, all map[string]string) *explain.Valu
 	return &explain.Value{Text: value}
 }
 
-func explainKernel(ctx context.Context, w *watched) (*explain.Kernel, error) {
-	netns, err := podnet.Open(ctx, w.sandbox.NetNS)
-	if err != nil {
-		return nil, err
+// explainKernel is about what an examination observed, and enters the namespace where it
+// observed nothing.
+func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*explain.Kernel, error) {
+	if o.Generation == 0 {
+		netns, err := podnet.Open(ctx, w.sandbox.NetNS)
+		if err != nil {
+			return nil, err
+		}
+		defer netns.Close()
+		if o, err = kernel.Observe(ctx, netns, kernel.Question{}); err != nil {
+			return nil, err
+		}
 	}
-	defer netns.Close()
-	state, err := netns.State(ctx)
-	if err != nil {
-		return nil, err
+	if o.Backend == "" && o.RulesFault != nil {
+		return nil, o.RulesFault
 	}
-	k := &explain.Kernel{Backend: string(state.Backend), Stamp: state.Stamp, Expected: w.desired.stamp, Foreign: state.Foreign}
-	if refused, err := podnet.Read(netns, func() (uint64, error) { return kernel.Refused(ctx) }); err == nil {
-		k.Refused = refused
-	}
-	return k, nil
+	return &explain.Kernel{Backend: string(o.Backend), Stamp: o.Stamp, Expected: w.desired.stamp, Foreign: o.Foreign, Refused: o.Refused}, nil
 }
 
 // explainAdd adds the record of the pod's last ADD.

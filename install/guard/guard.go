@@ -73,12 +73,12 @@ type Guard struct {
 // New returns a Guard that registers its metrics with registry.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
-	lister := &lister{runtime: runtime, log: log}
-	asker := &asker{pods: pods, lister: lister, round: settings.Round, meshes: settings.Conf.Capture.Meshes, once: once}
+	sandboxes := &lister{runtime: runtime, log: log}
+	agent := &asker{pods: pods, lister: sandboxes, round: settings.Round, meshes: settings.Conf.Capture.Meshes, once: once}
 	g := &Guard{
-		settings: settings, runtime: runtime, lister: lister, asker: asker, log: log, once: once, metrics: metrics,
+		settings: settings, runtime: runtime, lister: sandboxes, asker: agent, log: log, once: once, metrics: metrics,
 		examiner: &examiner{
-			settings: settings, asker: asker, runtime: runtime,
+			settings: settings, asker: agent, runtime: runtime,
 			references: &kernel.References{}, limits: newRepairLimits(), metrics: metrics, once: once,
 		},
 		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
@@ -150,7 +150,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 // revisit examines a pod, stores its baseline, and reports a new finding.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
-	w.finding = g.examiner.examine(ctx, w)
+	w.finding, _ = g.examiner.examine(ctx, w, nil)
 	w.baseline.Reported = g.isReported(w.finding, before, baseline.Reported)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)

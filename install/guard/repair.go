@@ -35,17 +35,40 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 	return Finding{terms.Captured, connections + "; found: " + found.Reason, found.State}
 }
 
+// restore restores the rules of a pod that lacks them, if it still runs and the policy allows
+// it.
+func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+	runs, fault := e.runs(ctx, w)
+	switch {
+	case fault == nil && !runs: // a DEL has removed its rules
+		return w.lastFinding()
+	case e.settings.Policy == ReportOnly:
+		return found
+	case fault != nil:
+		found.Reason += "; not repaired, because it may have ended: " + fault.Error()
+		return found
+	case e.settings.Policy == InPlace:
+		return e.repair(ctx, netns, w, found)
+	case !w.desired.hasController:
+		found.Reason += "; it has no controller that would replace it, so it is not evicted"
+	}
+	return found
+}
+
 // renewRefused deletes stale conntrack entries of a pod whose rules have refused packets
 // since the last examination: one from before the rules, or of an interface that they
 // exclude, refuses an innocent connection of the same ports. Its next attempt is decided
 // anew.
-func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched) {
-	refused, err := podnet.Read(netns, func() (uint64, error) { return kernel.Refused(ctx) })
-	if err == nil && refused > w.refused && e.settings.Policy != ReportOnly {
+func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched, o kernel.Observation) {
+	if o.Generation == 0 { // nothing was observed
+		return
+	}
+	err := o.RefusedFault
+	if err == nil && o.Refused > w.refused && e.settings.Policy != ReportOnly {
 		err = kernel.DeleteStale(ctx, netns)
 	}
 	if err == nil {
-		w.refused = refused
+		w.refused = o.Refused
 	}
 	e.once.warn("renewing the refused connections of a pod failed; retrying", err)
 }

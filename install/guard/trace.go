@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -12,8 +11,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/install/trace"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // Trace returns which rule decides about a packet of one pod, the packet's path through
@@ -30,35 +27,21 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 		return t, nil
 	}
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
-	found := g.examiner.examine(ctx, w)
+	found, observed := g.examiner.examine(ctx, w, &p)
 	switch {
 	case found.State == terms.Exempt, found.State == terms.Uncaptured, found.State == terms.InjectedLater:
 		t.NotCaptured = found.Reason
 		return t, nil
-	case w.desired.intent == nil:
+	case w.desired.intent == nil || observed.Generation == 0:
 		t.Doubts = []string{doubtOf(found)}
 		return t, nil
+	case observed.Traced.Fault != nil:
+		return t, observed.Traced.Fault
 	}
-	netns, err := podnet.Open(ctx, sandbox.NetNS)
-	if err != nil {
-		return t, err
-	}
-	defer netns.Close()
-	if p.Interface == "" {
-		if p, err = kernel.WithInterface(netns, p); err != nil {
-			return t, err
-		}
-	}
-	if t.Doubts, err = doubtsAbout(ctx, netns, found, p); err != nil {
-		return t, err
-	}
+	t.Doubts = doubtsAbout(found, observed.Traced)
 	t.Assumptions = []string{"no program of tc, XDP or a control group changes or drops the packet, and no rule behind these drops it"}
-	state, err := netns.State(ctx)
-	if err != nil {
-		return t, err
-	}
-	path := trace.Of(w.desired.rules(), p)
-	path.NFTables = state.Backend == config.NFTables
+	path := trace.Of(w.desired.rules(), observed.Traced.Packet)
+	path.NFTables = observed.Backend == config.NFTables
 	if !path.NFTables {
 		t.Assumptions = append(t.Assumptions, "in iptables' built-in chains, no rule of another program is in front of the pod's own")
 	}
@@ -67,23 +50,22 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 }
 
 // doubtsAbout returns why the desired rules may not be those that decide about a packet.
-func doubtsAbout(ctx context.Context, netns *podnet.Namespace, found Finding, p trace.Packet) (doubts []string, err error) {
+func doubtsAbout(found Finding, traced kernel.Traced) (doubts []string) {
 	switch found.State {
 	case terms.Captured, terms.Changed, terms.Obstructed:
 	default:
 		doubts = append(doubts, doubtOf(found))
 	}
-	hooks, err := podnet.Read(netns, func() ([]string, error) { return kernel.HooksInFront(ctx, p) })
-	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
-		return append(doubts, "other tables are not read: "+tooLarge.Error()), nil
+	if traced.Unread != "" {
+		return append(doubts, "other tables are not read: "+traced.Unread)
 	}
-	for _, hook := range hooks[:min(len(hooks), explain.MaxDoubts)] {
+	for _, hook := range traced.Hooks[:min(len(traced.Hooks), explain.MaxDoubts)] {
 		doubts = append(doubts, "the packet meets other rules first: "+hook)
 	}
-	if more := len(hooks) - explain.MaxDoubts; more > 0 {
+	if more := len(traced.Hooks) - explain.MaxDoubts; more > 0 {
 		doubts = append(doubts, fmt.Sprintf("and %d more", more))
 	}
-	return doubts, err
+	return doubts
 }
 
 func doubtOf(found Finding) string {

@@ -26,8 +26,8 @@ type watched struct {
 	repairs  streak
 	refused  uint64 // packets that its rules had refused at the last examination
 
-	lastGood        fingerprint // zero if the last full comparison found a fault
-	roundsUnchanged int         // since that comparison
+	seen            uint32 // generation of the last full comparison
+	roundsUnchanged int    // since that comparison
 }
 
 // lastFinding returns the last finding, without the repair that it may tell of.
@@ -38,15 +38,10 @@ func (w *watched) lastFinding() Finding {
 	return Finding{State: w.finding.State, Reason: w.finding.Reason}
 }
 
-// fingerprint is what a pod's state depends on, except for routes, addresses and
-// the tables of iptables-legacy. Every tenth round compares those, too.
-type fingerprint struct {
-	generation uint32
-	stamp      string
-	changed    bool
-}
-
-const fullCheckEvery = 10 // rounds
+// fullCheckEvery is the number of rounds after which everything is compared, though the
+// generation is unchanged: it does not cover routes, addresses and the tables of
+// iptables-legacy.
+const fullCheckEvery = 10
 
 // due returns the pods that are due, those that have waited longest first.
 func (g *Guard) due(now time.Time) (due []*watched) {

@@ -15,7 +15,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // References caches the digests of namespaces that hold a Ruleset. It serves one
@@ -42,31 +41,29 @@ func (r *References) of(ctx context.Context, rs capture.Ruleset) (string, error)
 	return r.digests[stamp], nil
 }
 
-// Compare is podnet.Namespace.Check with a faster comparison for nftables: it compares digests,
-// and the rules in full only if the digests differ.
-func Compare(ctx context.Context, n *podnet.Namespace, references *References, rs capture.Ruleset, asked config.Backend) ([]string, error) {
-	if asked != config.NFTables {
-		return n.Check(ctx, rs, asked)
-	}
-	return n.CheckBy(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) {
-		want, err := references.of(ctx, rs)
+// Differences returns how a namespace of nftables differs from the Ruleset's, a line for each
+// difference. It compares digests, and all rules only if the digests differ.
+func (r *References) Differences(ctx context.Context, o Observation, rs capture.Ruleset) ([]string, error) {
+	if o.Backend == config.NFTables && o.RulesFault == nil {
+		want, err := r.of(ctx, rs)
 		if err != nil {
 			return nil, err
 		}
-		found, err := backend.Dump(ctx)
-		if err == nil && digestOf(found) == want {
-			return nil, nil
+		if o.Digest() == want {
+			return o.Missing(rs), nil
 		}
-		return podnet.Differences(ctx, backend, rs, found, err)
-	})
+	}
+	return o.Observation.Differences(ctx, rs, o.Backend)
 }
+
+// Digest returns the digest of the rules, as text for a file.
+func (o Observation) Digest() string { return digestOf(o.Rules) }
 
 // digestVersion grows with every change of what a digest covers: digests of
 // different versions are not comparable.
 const digestVersion = "2:"
 
-// digestOf returns the digest of a Dump, as text for a file. Dumps without a Diff have
-// equal ones.
+// digestOf returns the digest of a Dump. Dumps without a Diff have equal ones.
 func digestOf(t dump.Dump) string {
 	objects := slices.SortedFunc(slices.Values(t.Objects), func(a, b dump.Object) int { return cmp.Compare(a.Name, b.Name) })
 	var shape, elements, stamp dump.Sum
@@ -94,18 +91,6 @@ func digestOf(t dump.Dump) string {
 
 // Comparable reports whether a digest's text is of this version.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }
-
-// Digest returns the digest of our rules in the namespace, as text.
-func Digest(ctx context.Context, n *podnet.Namespace, asked config.Backend) (string, error) {
-	return podnet.Read(n, func() (string, error) {
-		backend, err := netfilter.Find(ctx, asked)
-		if err != nil {
-			return "", err
-		}
-		found, err := backend.Dump(ctx)
-		return digestOf(found), err
-	})
-}
 
 func addItems(s *dump.Sum, items []dump.Item) {
 	*s = binary.AppendUvarint(*s, uint64(len(items)))

@@ -9,7 +9,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/lab/sample"
 	"github.com/capture-cni/capture-cni/install/conntrack"
@@ -40,15 +39,17 @@ func TestNoDescriptorStays(t *testing.T) {
 	}
 	packet := trace.Packet{Protocol: "tcp", To: to, Interface: "lo"}
 	for name, work := range map[string]func(context.Context) error{
-		"Generation":   inside(func(ctx context.Context) error { _, err := Generation(ctx); return err }),
-		"Refused":      inside(func(ctx context.Context) error { _, err := Refused(ctx); return err }),
-		"Obstruction":  inside(func(ctx context.Context) error { _, err := Obstruction(ctx); return err }),
-		"HooksInFront": inside(func(ctx context.Context) error { _, err := HooksInFront(ctx, packet); return err }),
+		"Generation":   inside(func(ctx context.Context) error { _, err := generation(ctx); return err }),
+		"Refused":      inside(func(ctx context.Context) error { _, err := refused(ctx); return err }),
+		"Obstruction":  inside(func(ctx context.Context) error { _, err := obstruction(ctx); return err }),
+		"HooksInFront": inside(func(ctx context.Context) error { _, err := hooksInFront(ctx, packet); return err }),
 		"Inspect":      inside(func(ctx context.Context) error { _, err := netfilter.Inspect(ctx); return err }),
-		"Digest":       func(ctx context.Context) error { _, err := Digest(ctx, n, config.NFTables); return err },
-		"Compare": func(ctx context.Context) error {
-			_, err := Compare(ctx, n, &References{}, rules, config.NFTables)
-			return err
+		"Observe": func(ctx context.Context) error {
+			o, err := Observe(ctx, n, Question{Routes: true, Packet: &packet})
+			if err == nil {
+				_, err = (&References{}).Differences(ctx, o, rules)
+			}
+			return errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault, o.Traced.Fault)
 		},
 		"Replace":     func(ctx context.Context) error { lost, err := Replace(ctx, n, rules); return errors.Join(lost, err) },
 		"DeleteStale": func(ctx context.Context) error { return DeleteStale(ctx, n) },

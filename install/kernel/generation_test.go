@@ -20,7 +20,7 @@ func TestGenerationDeadline(t *testing.T) {
 	canceled, cancelNow := context.WithCancel(t.Context())
 	cancelNow()
 	for _, ctx := range []context.Context{ended, canceled} {
-		if err := host.Do(func() error { _, err := Generation(ctx); return err }); !errors.Is(err, ctx.Err()) {
+		if err := host.Do(func() error { _, err := generation(ctx); return err }); !errors.Is(err, ctx.Err()) {
 			t.Errorf("got %v, want %v", err, ctx.Err())
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// HooksInFront describes the chains of other programs that a packet meets before the
+// hooksInFront describes the chains of other programs that a packet meets before the
 // last of ours, in the calling thread's namespace: what they do with it is not known.
 // Empty chains that accept are left out. Errors: TooLarge, ErrChanging.
-func HooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
+func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return nil, err

@@ -25,10 +25,10 @@ func TryOpen(path string) (*podnet.Namespace, error) {
 	return podnet.Open(ended, path)
 }
 
-// Generation returns the number of commits to nf_tables in the calling thread's
+// generation returns the number of commits to nf_tables in the calling thread's
 // namespace, by any program: while it is unchanged, so is every rule, except for those of
 // iptables-legacy.
-func Generation(ctx context.Context) (uint32, error) {
+func generation(ctx context.Context) (uint32, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return 0, err
@@ -49,9 +49,9 @@ func Generation(ctx context.Context) (uint32, error) {
 	return found[0], nil
 }
 
-// Refused returns how many packets our rules have refused in the calling thread's
+// refused returns how many packets our rules have refused in the calling thread's
 // namespace. It does not count those of iptables-legacy.
-func Refused(ctx context.Context) (packets uint64, err error) {
+func refused(ctx context.Context) (packets uint64, err error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Obstruction describes the first rule of another table that could keep packets
+// obstruction describes the first rule of another table that could keep packets
 // from our rules in table inet capture-cni; "" where there is none. It reads the
 // calling thread's namespace and executes no program.
 //
@@ -25,7 +25,7 @@ import (
 // counts. Jumps are not followed: all rules of a table count if one of its base
 // chains is in front of ours.
 // Errors: TooLarge, ErrChanging.
-func Obstruction(ctx context.Context) (string, error) {
+func obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
 		return "", err

@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -10,19 +12,37 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// WithInterface returns a packet with the interface by which it arrives in the namespace or
-// leaves it. A packet of the pod's own without a source gets the one that the kernel
-// chooses.
-func WithInterface(n *podnet.Namespace, p trace.Packet) (trace.Packet, error) {
-	return podnet.Read(n, func() (trace.Packet, error) {
-		if p.Inbound {
-			return arriving(p)
-		}
-		return leaving(p)
-	})
+// Traced is what is known of a packet before it meets our rules.
+type Traced struct {
+	Packet trace.Packet // with the interface by which it arrives or leaves
+	Hooks  []string     // of other programs that it meets first
+	Unread string       // why there may be more of them; empty where all were read
+	Fault  error        // why the interface or the hooks are not known
+}
+
+// traced completes a packet in the calling thread's namespace. A packet of the pod's own
+// without a source gets the one that the kernel chooses.
+func traced(ctx context.Context, p trace.Packet) (t Traced) {
+	t.Packet = p
+	switch {
+	case p.Interface != "":
+	case p.Inbound:
+		t.Packet, t.Fault = arriving(p)
+	default:
+		t.Packet, t.Fault = leaving(p)
+	}
+	if t.Fault != nil {
+		return t
+	}
+	t.Hooks, t.Fault = hooksInFront(ctx, t.Packet)
+	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](t.Fault); ok {
+		t.Unread, t.Fault = tooLarge.Error(), nil
+	}
+	return t
 }
 
 func leaving(p trace.Packet) (trace.Packet, error) {

@@ -13,17 +13,20 @@ import (
 
 // Addresses returns all addresses of the namespace's interfaces.
 func (n *Namespace) Addresses() ([]netip.Addr, error) {
-	list, err := Read(n, ListAddresses)
+	all, err := Read(n, ListAddresses)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod's addresses: %w", err)
 	}
-	var addresses []netip.Addr
-	for _, a := range list {
+	return addressesOf(all), nil
+}
+
+func addressesOf(all []netlink.Addr) (addresses []netip.Addr) {
+	for _, a := range all {
 		if address, ok := netip.AddrFromSlice(a.IP); ok {
 			addresses = append(addresses, address.Unmap())
 		}
 	}
-	return addresses, nil
+	return addresses
 }
 
 // ListAddresses returns those of the thread's own namespace. It asks for one family after

@@ -6,15 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // NoIPv6 means that the kernel lacks what a backend needs for IPv6.
@@ -78,7 +75,8 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 // verifyPresent checks rules that bear the expected stamp, and sets up again what
 // they need.
 func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
-	differences, err := compare(ctx, backend, rs)
+	found, err := backend.Dump(ctx)
+	differences, err := compare(ctx, backend, rs, found, err)
 	if err != nil {
 		return err
 	}
@@ -87,53 +85,6 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	}
 	_, err = prepare(rs)
 	return err
-}
-
-func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset) ([]string, error) {
-	found, err := backend.Dump(ctx)
-	return Differences(ctx, backend, rs, found, err)
-}
-
-// Differences compares a Dump with the Reference of the Ruleset. A Dump beyond
-// the limits is a difference: no Ruleset comes near them.
-func Differences(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, err error) ([]string, error) {
-	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err); ok {
-		return []string{"unexpected: " + tooLarge.Error()}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	want, err := netfilter.Reference(ctx, backend, rs)
-	if err != nil {
-		return nil, err
-	}
-	return dump.Diff(want, found), nil
-}
-
-// Check compares the namespace with the Ruleset and changes nothing. It
-// returns the differences, one line each.
-func (n *Namespace) Check(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
-	return n.CheckBy(ctx, rs, asked, func(backend netfilter.Backend) ([]string, error) { return compare(ctx, backend, rs) })
-}
-
-// CheckBy compares the rules by compareRules, and lo and the policy routing itself.
-func (n *Namespace) CheckBy(ctx context.Context, rs capture.Ruleset, asked config.Backend, compareRules func(netfilter.Backend) ([]string, error)) ([]string, error) {
-	return Read(n, func() ([]string, error) {
-		backend, err := netfilter.Find(ctx, asked)
-		if err != nil {
-			return nil, err
-		}
-		differences, err := compareRules(backend)
-		if err != nil {
-			return nil, err
-		}
-		loopback, err := checkLoopback(rs.NeedsProxySource())
-		if err != nil {
-			return nil, err
-		}
-		routes, err := checkRoutes(rs)
-		return slices.Concat(differences, loopback, routes), err
-	})
 }
 
 // Remove undoes Apply, by any backend. It succeeds where there is nothing to

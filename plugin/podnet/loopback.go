@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -100,31 +98,4 @@ func removeAddress(prefix string) error {
 		return fmt.Errorf("removing %s from lo: %w", prefix, err)
 	}
 	return nil
-}
-
-// checkLoopback returns what is missing of prepareLoopback's work.
-func checkLoopback(ipv6 bool) ([]string, error) {
-	name, up, err := loopback()
-	if err != nil {
-		return nil, err
-	}
-	var missing []string
-	if name != "lo" { // iptables matches the name
-		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", name))
-	}
-	if !up {
-		missing = append(missing, "down: interface lo")
-	}
-	if !ipv6 || ipv6Disabled() {
-		return missing, nil
-	}
-	addresses, err := netlinksafe.AddrList(lo(), unix.AF_INET6)
-	if err != nil {
-		return nil, fmt.Errorf("reading lo's addresses: %w", err)
-	}
-	want := address(capture.ProxySourceIPv6.String())
-	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return a.Equal(*want) }) {
-		missing = append(missing, fmt.Sprintf("missing: address %s of lo", capture.ProxySourceIPv6))
-	}
-	return missing, nil
 }

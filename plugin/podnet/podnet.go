@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
 // ErrGone means that the namespace does not exist.
@@ -136,12 +135,6 @@ func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 		return err
 	})
 	return result, err
-}
-
-// State reads the namespace's State. It changes nothing and executes no program.
-// Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
-func (n *Namespace) State(ctx context.Context) (netfilter.State, error) {
-	return Read(n, func() (netfilter.State, error) { return netfilter.Inspect(ctx) })
 }
 
 // Is reports whether the namespace is the one at a path; not if that can't be followed.

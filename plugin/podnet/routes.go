@@ -127,28 +127,6 @@ func ownRules(family int) ([]netlink.Rule, error) {
 	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
-// checkRoutes returns what is missing of prepareRoutes' work.
-func checkRoutes(rs capture.Ruleset) ([]string, error) {
-	var missing []string
-	for _, l := range localRoutesOf(rs) {
-		rules, route, err := l.present()
-		if refusal, ok := errors.AsType[capture.Refusal](err); ok {
-			missing = append(missing, "unexpected: "+refusal.Error())
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !route {
-			missing = append(missing, "missing: "+l.routeName())
-		}
-		if !slices.ContainsFunc(rules, l.isRule) {
-			missing = append(missing, "missing: "+l.ruleName())
-		}
-	}
-	return missing, nil
-}
-
 // removeRoutes removes the rules and routes of our protocol, for any Ruleset.
 func removeRoutes() error {
 	var errs []error

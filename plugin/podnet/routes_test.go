@@ -200,7 +200,9 @@ func TestHalfOfWhatRulesNeed(t *testing.T) {
 		"missing: " + four.routeName() + ", too": func() error { return errors.Join(netlink.RouteDel(four.route), netlink.RuleDel(six.rule)) },
 	} {
 		within(take)
-		missing, err := n.Check(t.Context(), rules, config.NFTables)
+		found, err := n.Observe(t.Context(), true)
+		lab.Check(t, err)
+		missing, err := found.Differences(t.Context(), rules, config.NFTables)
 		if err != nil || !slices.Contains(missing, strings.TrimSuffix(want, ", too")) {
 			t.Errorf("CHECK says %q, %v, want %q", missing, err, want)
 		}

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,11 +52,11 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	state, stateErr := netns.State(ctx)
-	if stateErr = errors.Join(stateErr, netns.Close()); stateErr != nil || !capture.IsStamp(state.Stamp) {
-		return errors.Join(err, stateErr)
+	found, stateErr := netns.Observe(ctx, false)
+	if stateErr = errors.Join(stateErr, netns.Close()); stateErr != nil || !capture.IsStamp(found.Stamp) {
+		return errors.Join(err, stateErr, found.RulesFault)
 	}
-	r.log.Warn("the pod has rules; CHECK could not compare them", "stamp", state.Stamp, "error", err)
+	r.log.Warn("the pod has rules; CHECK could not compare them", "stamp", found.Stamp, "error", err)
 	return nil
 }
 
@@ -66,13 +65,10 @@ func (r request) tolerate(ctx context.Context, err error) error {
 // annotations were edited since ADD. The backend is that of the rules which are there: the
 // configured one may have changed since ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
-	state, err := p.netns.State(ctx)
-	if err != nil {
+	rules := p.Rules.WithStamp()
+	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)
+	if err != nil || capture.IsStamp(found.Stamp) && found.Stamp != rules.Stamp() {
 		return nil, err
 	}
-	rules := p.Rules.WithStamp()
-	if capture.IsStamp(state.Stamp) && state.Stamp != rules.Stamp() {
-		return nil, nil
-	}
-	return p.netns.Check(ctx, rules, cmp.Or(state.Backend, p.backend))
+	return found.Differences(ctx, rules, p.backend)
 }

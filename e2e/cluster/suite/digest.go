@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -21,11 +20,11 @@ func digestAt(ctx context.Context, path string) (digest string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, netns.Close()) }()
-	state, err := netns.State(ctx)
-	if err != nil || state.Backend == "" {
+	found, err := kernel.Observe(ctx, netns, kernel.Question{})
+	if err != nil || found.Backend == "" {
 		return "", err
 	}
-	return kernel.Digest(ctx, netns, config.NFTables)
+	return found.Digest(), found.RulesFault
 }
 
 // Digest returns a digest of the capture rules of a pod, "" if there are none.

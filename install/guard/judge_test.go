@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/dump"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+)
+
+const (
+	stampToday   = "capture-cni rules v5 ipv4 00112233445566778899aabbccddeeff"
+	stampEarlier = "capture-cni rules v1 ipv4 00112233445566778899aabbccddeeff"
+)
+
+// observed is what a visit to a pod with rules of today finds.
+func observed(changes ...func(*kernel.Observation)) (o kernel.Observation) {
+	o.Backend, o.Stamp, o.Generation = config.NFTables, stampToday, 7
+	o.Rules = dump.Dump{Objects: []dump.Object{{Name: "chain nat_OUTPUT", Items: []dump.Item{{Label: "rule", Content: "1"}}}}}
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+// TestJudge has a row for each finding about a namespace, and for each thing on which it
+// depends.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	type observation = func(*kernel.Observation)
+	gone := func(o *kernel.Observation) { o.Backend, o.Stamp, o.Rules = "", "", dump.Dump{} }
+	earlier := func(o *kernel.Observation) { o.Stamp = stampEarlier }
+	unstamped := func(o *kernel.Observation) { o.Stamp = "without a stamp" }
+	moved := func(o *kernel.Observation) { o.Rules.Objects[0].Items[0].Content = "2" }
+	iptables := func(o *kernel.Observation) { o.Backend = config.IPTablesNFT }
+	foreign := func(o *kernel.Observation) { o.Foreign = "nat/ISTIO_OUTPUT" }
+	fault := func(err error) observation {
+		return func(o *kernel.Observation) { o.RulesFault = fmt.Errorf("reading: %w", err) }
+	}
+	obstructed := func(o *kernel.Observation) { o.Obstruction = "notrack" }
+	ipv6 := func(o *kernel.Observation) { o.Addresses = []netip.Addr{netip.MustParseAddr("2001:db8::2")} }
+	today := baselineOf(observed())
+	outdated := baselineOf(observed(earlier))
+	unconfirmed := outdated
+	unconfirmed.Unconfirmed = true
+	undigested := baseline{Stamp: stampEarlier, Backend: config.NFTables}
+	ofIPTables := baseline{Stamp: stampToday, Backend: config.IPTablesNFT}
+	changing, tooLarge := nfnetlink.ErrChanging, nfnetlink.TooLarge{What: "rules", Limit: 5000}
+	noPrograms, denied := capture.Refusal("no iptables"), errors.New("denied")
+	unread := func(o *kernel.Observation) { o.ObstructionFault = denied }
+	for _, tt := range []struct {
+		name        string
+		before      baseline
+		happened    []observation
+		differences []string
+		edited      bool
+		want        terms.State
+		says        string
+		after       baseline
+	}{
+		{"captured", today, nil, nil, false, terms.Captured, "", today},
+		{"captured, seen for the first time", baseline{}, nil, nil, false, terms.Captured, "", today},
+		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "1:00", false, false}, nil, nil, false, terms.Captured, "", today},
+		{"captured, unconfirmed before", baseline{stampToday, config.NFTables, today.Digest, true, false}, nil, nil, false, terms.Captured, "", today},
+		{"captured, next to another plugin", today, []observation{foreign}, nil, false, terms.Captured, "", today},
+		{"captured, next to another plugin, seen first", baseline{}, []observation{foreign}, nil, false, terms.Captured, "", today},
+		{"edited", today, nil, nil, true, terms.Changed, "edited after its creation", today},
+		{"IPv6, which its rules ignore", today, []observation{ipv6}, nil, false, terms.Captured, "", today},
+
+		{"no rules", today, []observation{gone}, nil, false, terms.Uncaptured, "no rules of the plugin", today},
+		{"no rules, another plugin's", baseline{}, []observation{gone, foreign}, nil, false, terms.Foreign, "nat/ISTIO_OUTPUT", baseline{}},
+		{"its rules replaced by another plugin's", today, []observation{gone, foreign}, nil, false, terms.Uncaptured, "no rules", today},
+		{"differences", today, nil, []string{"missing: a", "down: interface lo"}, false, terms.Drifted, "missing: a; down: interface lo", today},
+		{"differences, edited", today, nil, []string{"missing: a"}, true, terms.Drifted, "missing: a", today},
+		{"no rules, seen first", baseline{}, []observation{gone}, nil, false, terms.Uncaptured, "no rules of the plugin", baseline{}},
+		{"another backend", today, []observation{iptables}, nil, false, terms.Drifted, "are in backend iptables-nft, and it was captured by nftables", today},
+		{"no stamp", today, []observation{unstamped}, []string{"changed: chain stamp"}, false, terms.Drifted, "changed: chain stamp", today},
+		{"another stamp", today, []observation{earlier}, nil, false, terms.Drifted, `have stamp "` + stampEarlier, today},
+
+		{"earlier rules", baseline{}, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, unconfirmed},
+		{"earlier rules, known", outdated, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, outdated},
+		{"earlier rules, known without a record", unconfirmed, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, unconfirmed},
+		{"earlier rules, of a record", undigested, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, outdated},
+		{"earlier rules, changed", outdated, []observation{earlier, moved}, nil, false, terms.Drifted, "were changed: " + stampEarlier, outdated},
+		{"earlier rules of another backend", outdated, []observation{earlier, iptables}, nil, false, terms.Drifted, "are in backend", outdated},
+		{"without the backend's programs", ofIPTables, []observation{iptables, fault(noPrograms)}, nil, false, terms.Outdated, "whose programs the guard does not have", ofIPTables},
+		{"without programs, seen first", baseline{}, []observation{iptables, fault(noPrograms)}, nil, false, terms.Unknown, "no iptables", baseline{}},
+
+		{"too many rules", today, []observation{fault(tooLarge)}, nil, false, terms.Drifted, tooLarge.Error(), today},
+		{"too many chains", today, []observation{gone, fault(tooLarge)}, nil, false, terms.Drifted, tooLarge.Error(), today},
+		{"rules that keep changing", today, []observation{fault(changing)}, nil, false, terms.Drifted, changing.Error(), today},
+		{"rules that can't be read", today, []observation{fault(denied)}, nil, false, terms.Unknown, "reading: denied", today},
+		{"earlier rules, not readable", outdated, []observation{earlier, fault(denied)}, nil, false, terms.Unknown, "reading: denied", outdated},
+		{"a namespace not readable", today, []observation{gone, fault(denied)}, nil, false, terms.Unknown, "reading: denied", today},
+
+		{"obstructed", today, []observation{obstructed}, nil, false, terms.Obstructed, "notrack", today},
+		{"obstructed, edited", today, []observation{obstructed}, nil, true, terms.Obstructed, "notrack; also, its annotations were edited", today},
+		{"obstructed, outdated", outdated, []observation{earlier, obstructed}, nil, false, terms.Obstructed, "notrack; also, its rules are those of another version", outdated},
+		{"obstructed, drifted", today, []observation{obstructed}, []string{"missing: a"}, false, terms.Drifted, "missing: a", today},
+		{"obstructed, no rules", today, []observation{gone, obstructed}, nil, false, terms.Uncaptured, "no rules", today},
+		{"obstruction unknown", today, []observation{unread}, nil, false, terms.Unknown, "denied", today},
+		{"drifted, obstruction unknown", today, []observation{unread}, []string{"missing: a"}, false, terms.Drifted, "missing: a", today},
+	} {
+		got, after := judge(desired{stamp: stampToday, changed: tt.edited}, tt.before, observed(tt.happened...), tt.differences)
+		if got.State != tt.want || !strings.Contains(got.Reason, tt.says) || (got.Reason == "") != (tt.says == "") {
+			t.Errorf("%s: %+v, want %s: %s", tt.name, got, tt.want, tt.says)
+		}
+		if after != tt.after {
+			t.Errorf("%s: the baseline is %+v, want %+v", tt.name, after, tt.after)
+		}
+	}
+}
+
+// TestJudgeLateAddress judges a pod whose rules refuse IPv6 by the addresses that it has now.
+func TestJudgeLateAddress(t *testing.T) {
+	t.Parallel()
+	stamp := strings.Replace(stampToday, "ipv4", "ipv4,ipv6=refused", 1)
+	for _, tt := range []struct {
+		address string
+		edited  bool
+		want    terms.State
+		says    string
+	}{
+		{"192.0.2.2", false, terms.Captured, ""},
+		{"fe80::2", false, terms.Captured, ""},
+		{"2001:db8::2", false, terms.Changed, "ISTIO_DUAL_STACK=true"},
+		{"2001:db8::2", true, terms.Changed, "its annotations were edited"},
+	} {
+		o := observed(func(o *kernel.Observation) {
+			o.Stamp, o.Addresses = stamp, []netip.Addr{netip.MustParseAddr(tt.address)}
+		})
+		got, _ := judge(desired{stamp: stamp, changed: tt.edited}, baselineOf(o), o, nil)
+		if got.State != tt.want || !strings.Contains(got.Reason, tt.says) {
+			t.Errorf("%s: %+v, want %s: %s", tt.address, got, tt.want, tt.says)
+		}
+	}
+}
