@@ -114,8 +114,8 @@ func TestFailedPage(t *testing.T) {
 	wait(t, "all pods", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return len(store.texts) == 28 })
 	store.mu.Lock()
 	defer store.mu.Unlock()
-	if store.replaced != 1 || !failed {
-		t.Errorf("replaced %d times, a page failed: %v", store.replaced, failed)
+	if store.replaced != 1 || !failed || store.failure == nil || store.failure.Error() != "listing the node's pods: the continue token has expired" {
+		t.Errorf("replaced %d times, a page failed: %v, %v", store.replaced, failed, store.failure)
 	}
 }
 
