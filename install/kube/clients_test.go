@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -40,7 +41,8 @@ func TestReadsAreNotPaced(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	server.Put(podOn(ownNode, "web", ""))
-	client := clientFor(t, server)
+	client, err := New(accessTo(server))
+	lab.Check(t, err)
 	began := time.Now()
 	for range 50 {
 		if _, err := client.Pod(t.Context(), record.PodRef{Namespace: "shop", Name: "web"}); err != nil {

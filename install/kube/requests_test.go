@@ -29,7 +29,9 @@ func accessTo(server *kubeapi.Server) *rest.Config {
 
 func clientFor(t *testing.T, server *kubeapi.Server) *Client {
 	t.Helper()
-	client, err := New(accessTo(server))
+	access := accessTo(server)
+	access.QPS = -1 // no test waits for its turn
+	client, err := New(access)
 	lab.Check(t, err)
 	return client
 }
