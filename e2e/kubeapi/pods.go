@@ -168,18 +168,19 @@ func (s *Server) servePods(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	list := corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.changes.version, 10)}}
-	for _, pod := range s.selected(selected) {
+	pods := s.selected(selected)
+	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && query.Get("resourceVersion") != "0" { // at 0, the API server answers from memory, and as a whole
+		first, _ := strconv.Atoi(query.Get("continue"))
+		end := min(first+limit, len(pods))
+		if end < len(pods) {
+			list.Continue = strconv.Itoa(end)
+		}
+		pods = pods[first:end]
+	}
+	for _, pod := range pods {
 		list.Items = append(list.Items, *pod.DeepCopy())
 	}
 	s.mu.Unlock()
-	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && query.Get("resourceVersion") != "0" { // at 0, the API server answers from memory, and as a whole
-		first, _ := strconv.Atoi(query.Get("continue"))
-		end := min(first+limit, len(list.Items))
-		if end < len(list.Items) {
-			list.Continue = strconv.Itoa(end)
-		}
-		list.Items = list.Items[first:end]
-	}
 	write(w, r, http.StatusOK, &list)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,9 +43,9 @@ func TestYoungerToken(t *testing.T) {
 		"no longer full":  {map[string]string{state + "/token": young, run + "/token": old}, state},
 		"expired":         {map[string]string{run + "/token": tokenUntil(time.Now().Add(-time.Hour))}, state},
 	} {
-		kubeconfig, _ := New(settings.Default(machine.New(t, tt.files)), nil).Fault()
-		if want := tt.want + "/kubeconfig"; kubeconfig != want {
-			t.Errorf("%s: %s, want %s", name, kubeconfig, want)
+		kubeconfig, fault := New(settings.Default(machine.New(t, tt.files)), nil).Fault()
+		if want := tt.want + "/kubeconfig"; kubeconfig != want || tt.files == nil && fault.Error() != state+" contains no token" {
+			t.Errorf("%s: %s, want %s; %v", name, kubeconfig, want, fault)
 		}
 	}
 }
@@ -81,6 +82,9 @@ func TestCredentialsArePrivate(t *testing.T) {
 func TestHalfOfTheCredentials(t *testing.T) {
 	t.Parallel()
 	for _, directory := range []string{"/var/lib/capture-cni", "/run/capture-cni"} {
+		if got := strings.Join(Names(), " "); got != "kubeconfig token ca.crt" {
+			t.Fatalf("the files are %s", got)
+		}
 		for _, lost := range Names() {
 			c := New(settings.Default(machine.New(t, nil)), nil)
 			token := tokenUntil(time.Now().Add(time.Hour))

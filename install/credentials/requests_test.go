@@ -59,6 +59,7 @@ func TestClocks(t *testing.T) {
 	now := time.Now()
 	for ahead, fault := range map[time.Duration]bool{
 		0: false, 5 * time.Minute: false, -5 * time.Minute: false, 11 * time.Hour: false,
+		12 * time.Hour: true, -12 * time.Hour: true, // half of the lifetime
 		13 * time.Hour: true, -13 * time.Hour: true, 100 * time.Hour: true, -100 * time.Hour: true,
 	} {
 		issued := now.Add(-ahead)

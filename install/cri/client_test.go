@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/terms"
 )
 
@@ -71,11 +73,31 @@ func TestConnectsAgain(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			version, err = client.Version(t.Context())
 		}
-		if err != nil || version != (terms.Runtime{Name: "containerd", Version: "2.1.0"}) {
+		if err != nil || client.Socket() != socket || version != (terms.Runtime{Name: "containerd", Version: "2.1.0"}) {
 			t.Fatalf("with a runtime: %v, %v", version, err)
 		}
 		stop()
 	}
+}
+
+// TestUnusableSocket refuses a path that is no address, and does without it if there are others.
+func TestUnusableSocket(t *testing.T) {
+	t.Parallel()
+	bad, good := filepath.Join(t.TempDir(), "%zz"), filepath.Join(t.TempDir(), "s")
+	if client, err := New(bad); client != nil || err == nil || !strings.HasPrefix(err.Error(), "making a client of the CRI socket "+bad+": ") {
+		t.Errorf("%v, %v", client, err)
+	}
+	lab.Check(t, os.WriteFile(bad, nil, 0o600))
+	client, err := New(bad, good)
+	lab.Check(t, err)
+	if _, err := client.Version(t.Context()); err == nil || !strings.Contains(err.Error(), bad+" does not answer as a container runtime: making a client") {
+		t.Errorf("without a runtime: %v", err)
+	}
+	serve(t, good, server{})
+	if _, err := client.Version(t.Context()); err != nil || client.Socket() != good {
+		t.Errorf("%v at %q", err, client.Socket())
+	}
+	lab.Check(t, client.Close())
 }
 
 // TestLargeList takes a list as large as the kubelet does, and none larger.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,17 +20,22 @@ type service struct {
 	version *runtimeapi.VersionResponse
 	fault   error // of the version
 	events  []*runtimeapi.ContainerEventResponse
-	end     error // of the stream
+	refusal error         // of the stream
+	lasts   time.Duration // the stream, before it ends
+	end     error         // of the stream
 	streams int
 }
 
-var errEnd = errors.New("the stream ended")
+var errEnd, errRefused = errors.New("the stream ended"), errors.New("no stream")
 
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.CallOption) (*runtimeapi.VersionResponse, error) {
 	return s.version, s.fault
 }
 
 func (s *service) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	if s.refusal != nil {
+		return nil, s.refusal
+	}
 	s.streams++
 	return &stream{service: s}, nil
 }
@@ -41,6 +48,7 @@ type stream struct {
 
 func (s *stream) Recv() (*runtimeapi.ContainerEventResponse, error) {
 	if s.sent == len(s.events) {
+		time.Sleep(s.lasts)
 		return nil, s.end
 	}
 	s.sent++
@@ -64,23 +72,29 @@ func TestListen(t *testing.T) {
 		event(created, "a", "a"), event(started, "a", "a"), event(created, "app", "a"), event(started, "app", "a"), event(started, "b", "b"),
 		event(stopped, "app", "a"), event(stopped, "a", "a"), event(deleted, "a", "a"),
 		{ContainerId: "c", ContainerEventType: started},
+		event(started, "sidecar", "a"),
 	}
 	for _, tt := range []struct {
 		runtime, version string
 		fault, end, want error
 		streams, began   int
+		lasts            time.Duration
+		refusal          error
 	}{
-		{"containerd", "v2.1.0", nil, errEnd, errEnd, 1, 2},
-		{"containerd", "1.7.2", nil, errEnd, ErrNoEvents, 0, 0},
-		{"cri-o", "1.34.1", nil, errEnd, errEnd, 1, 2},
-		{"cri-o", "1.34.1", nil, io.EOF, ErrNoEvents, 1, 2}, // so it says that events are switched off
-		{"", "", context.DeadlineExceeded, errEnd, context.DeadlineExceeded, 0, 0},
+		{"containerd", "v2.1.0", nil, errEnd, errEnd, 1, 2, 0, nil},
+		{"containerd", "1.7.2", nil, errEnd, ErrNoEvents, 0, 0, 0, nil},
+		{"cri-o", "1.34.1", nil, errEnd, errEnd, 1, 2, 0, nil},
+		{"cri-o", "1.34.1", nil, io.EOF, ErrNoEvents, 1, 2, time.Second - 1, nil}, // so it says that events are switched off
+		{"cri-o", "1.34.1", nil, io.EOF, io.EOF, 1, 2, time.Second, nil},
+		{"cri-o", "1.34.1", nil, nil, errRefused, 0, 0, 0, errRefused},
+		{"", "", context.DeadlineExceeded, errEnd, context.DeadlineExceeded, 0, 0, 0, nil},
 	} {
 		version := &runtimeapi.VersionResponse{RuntimeName: tt.runtime, RuntimeVersion: tt.version}
-		s := &service{version: version, fault: tt.fault, events: events, end: tt.end}
+		s := &service{version: version, fault: tt.fault, events: events, end: tt.end, lasts: tt.lasts, refusal: tt.refusal}
 		connected, began := 0, 0
 		client := &Client{sockets: []string{"/"}, runtime: s}
-		err := client.Listen(t.Context(), func() { connected++ }, func() { began++ })
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = client.Listen(t.Context(), func() { connected++ }, func() { began++ }) })
 		if !errors.Is(err, tt.want) || connected != tt.streams || s.streams != tt.streams || began != tt.began {
 			t.Errorf("%s %q: %v after %d streams, %d times connected, %d sandboxes", tt.runtime, tt.version, err, s.streams, connected, began)
 		}

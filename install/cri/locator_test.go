@@ -29,6 +29,9 @@ type locatable struct {
 }
 
 func (l *locatable) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+	if code := l.faults["list"]; code != codes.OK {
+		return nil, status.Error(code, "a fault")
+	}
 	list := &runtimeapi.ListPodSandboxResponse{}
 	for _, id := range l.ids {
 		list.Items = append(list.Items, &runtimeapi.PodSandbox{Id: id})
@@ -36,11 +39,14 @@ func (l *locatable) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRe
 	return list, nil
 }
 
-func (l *locatable) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+func (l *locatable) ListContainers(_ context.Context, request *runtimeapi.ListContainersRequest, _ ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
 	if l.faults["web"] != codes.OK {
 		return nil, status.Error(l.faults["web"], "a fault")
 	}
 	list := &runtimeapi.ListContainersResponse{}
+	if request.GetFilter().GetPodSandboxId() != "web" { // another pod's as well
+		list.Containers = []*runtimeapi.Container{{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	}
 	for _, state := range l.containers {
 		list.Containers = append(list.Containers, &runtimeapi.Container{State: state})
 	}
@@ -56,6 +62,9 @@ func (l *locatable) PodSandboxStatus(ctx context.Context, request *runtimeapi.Po
 	}
 	if code := l.faults[id]; code != codes.OK {
 		return nil, status.Error(code, "a fault")
+	}
+	if !request.Verbose {
+		return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{State: l.state}}, nil
 	}
 	found := answer(fmt.Sprintf(`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/netns/%s"}]}}}`, id))
 	found.Status = &runtimeapi.PodSandboxStatus{State: l.state}
@@ -93,6 +102,10 @@ func TestNetworkError(t *testing.T) {
 	runtime := &locatable{ids: []string{"a", "b", "c"}, faults: map[string]codes.Code{"a": codes.Internal, "c": codes.NotFound}}
 	locator := runtime.locator()
 	expectNetworks(t, locator, map[string]string{"a": "", "b": "/netns/b"})
+	runtime.faults = map[string]codes.Code{"list": codes.Internal}
+	if list, err := locator.Sandboxes(t.Context()); list != nil || status.Code(err) != codes.Internal {
+		t.Errorf("listed %v, %v", list, err)
+	}
 	runtime.faults = nil
 	expectNetworks(t, locator, map[string]string{"a": "/netns/a", "b": "/netns/b", "c": "/netns/c"})
 	runtime.faults = map[string]codes.Code{"a": codes.Internal, "b": codes.Internal, "c": codes.NotFound}

@@ -3,11 +3,14 @@
 package cri
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -75,6 +78,36 @@ func TestNetNSRecorded(t *testing.T) {
 		if own := strings.HasSuffix(file, "own-network.json"); err != nil || strings.HasPrefix(got, "/var/run/netns/") != own || (got == "") == own {
 			t.Errorf("%s: %q, %v", file, got, err)
 		}
+	}
+}
+
+// listing is a runtime whose sandboxes each have a state.
+type listing struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	sandboxes []*runtimeapi.PodSandbox
+}
+
+func (l listing) ListPodSandbox(_ context.Context, request *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: slices.DeleteFunc(slices.Clone(l.sandboxes), func(s *runtimeapi.PodSandbox) bool {
+		state := request.GetFilter().GetState()
+		return state != nil && s.State != state.State
+	})}, nil
+}
+
+// TestSandboxes lists the sandboxes that run, and no other, as they were made.
+func TestSandboxes(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	labels, annotations := map[string]string{"app": "web"}, map[string]string{"inject": "true"}
+	metadata := &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "uid-1"}
+	serve(t, socket, listing{sandboxes: []*runtimeapi.PodSandbox{
+		{Id: "gone", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY},
+		{Id: "4ed1", Metadata: metadata, Labels: labels, Annotations: annotations},
+	}})
+	got, err := newClient(t, socket).Sandboxes(t.Context())
+	want := []Sandbox{{ID: "4ed1", Namespace: "shop", Name: "web", UID: "uid-1", Labels: labels, Annotations: annotations}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -99,6 +101,11 @@ func TestSearch(t *testing.T) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
 		}, "", "containerd answers, and runs pods"},
+		"two with pods, and one without": {func(t *testing.T, at func(string) string) {
+			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
+			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
+			serve(t, at("k3s"), namedRuntime{name: "containerd"})
+		}, "", "k3s answers, and runs no pods"},
 		"two without pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
@@ -178,6 +185,20 @@ func TestSearchAgain(t *testing.T) {
 	}
 }
 
+// TestKnownSockets has the sockets that the distributions use, and finds no runtime for events
+// at sockets that do not exist.
+func TestKnownSockets(t *testing.T) {
+	t.Parallel()
+	const want = "[/run/containerd/containerd.sock /run/crio/crio.sock /run/k3s/containerd/containerd.sock " +
+		"/var/snap/microk8s/common/run/containerd.sock /run/k0s/containerd.sock]"
+	if got := fmt.Sprint(KnownSockets()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if stream, err := newSearch(nil).NewStream(t.Context(), &grpc.StreamDesc{}, "/events"); stream != nil || status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, %v", stream, err)
+	}
+}
+
 // TestSearchRefusesToGuess has the runtime that was the kubelet's idle, and two others with pods.
 func TestSearchRefusesToGuess(t *testing.T) {
 	t.Parallel()
@@ -244,8 +265,8 @@ func TestSearchIsShared(t *testing.T) {
 	if n := listings.Load(); n != 1 {
 		t.Errorf("%d searches of %d requests", n, requests)
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
+	if err := client.Close(); err != nil || client.Socket() != socket {
+		t.Errorf("%v at %s", err, client.Socket())
 	}
 }
 

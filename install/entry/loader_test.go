@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
@@ -136,6 +137,32 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestPipe refuses what is no file, and does not wait for it.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	net := newNet(t, nil)
+	if err := syscall.Mkfifo(filepath.Join(net.Path(), "10-ptp.conflist"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindPrimary(net); err == nil || IsWaiting(err) || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOwner names the list's first plugin that is not ours, as the one who writes the list.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		machine.PtpList: "ptp",
+		strings.Replace(machine.PtpList, "[{", "["+string(OldEntry)+", {", 1):    "ptp",
+		strings.Replace(machine.PtpList, `{"type": "ptp"}`, string(OldEntry), 1): "unknown",
+	} {
+		if p, _ := FindPrimary(newNet(t, map[string]string{"10-a.conflist": text})); p.Owner() != want {
+			t.Errorf("%s of %s, want %s", p.Owner(), text, want)
+		}
+	}
+}
+
 // TestWithoutDropIn has the mode of auto if the runtime loads no drop-in, also next to files that
 // this runtime does not load.
 func TestWithoutDropIn(t *testing.T) {
@@ -160,6 +187,11 @@ func TestWithoutDropIn(t *testing.T) {
 		}
 		if fault := Fault(net, terms.Auto, OldEntry); fault == nil || !strings.Contains(fault.Error(), test.fault) {
 			t.Errorf("%s: %v, want %q", name, fault, test.fault)
+		}
+		if test.want == terms.Owned && strings.Contains(name, "original") { // an earlier release's
+			if err := In(terms.Insert).Place(net, OldEntry); err != nil || Fault(net, terms.Auto, OldEntry) != nil {
+				t.Errorf("%s, with the entry: %v, %v", name, err, Fault(net, terms.Auto, OldEntry))
+			}
 		}
 	}
 }

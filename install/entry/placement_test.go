@@ -189,6 +189,7 @@ func TestPlacementRefused(t *testing.T) {
 		"dropin, a link elsewhere":     {terms.DropIn, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, "podnet", "..", 1)}, false, "escapes"},
 		"insert, no chained plugins":   {terms.Insert, map[string]string{"10-old.conflist": `{"cniVersion":"0.2.0","name":"old","plugins":[{"type":"bridge"}]}`}, false, "has cniVersion 0.2.0"},
 		"insert, no version":           {terms.Insert, map[string]string{"10-old.conflist": `{"name":"old","plugins":[{"type":"bridge"}]}`}, false, "has no cniVersion"},
+		"insert, no plugin":            {terms.Insert, map[string]string{"10-ptp.conflist": `{"cniVersion": "1.1.0", "name": "podnet"}`}, true, "10-ptp.conflist has no plugin"},
 		"owned, a list before ours":    {terms.Owned, map[string]string{"00-a.conflist": machine.PtpList}, false, "00-a.conflist sorts before"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +202,29 @@ func TestPlacementRefused(t *testing.T) {
 			}
 			machine.ExpectFiles(t, net.Dir, test.files)
 		})
+	}
+}
+
+// TestFaultyDirectory returns the error of a directory that can't be read, in each mode.
+func TestFaultyDirectory(t *testing.T) {
+	t.Parallel()
+	net := newNet(t, map[string]string{"10-ptp.conflist": machine.PtpList})
+	if err := net.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for mode, p := range placements {
+		_, foundErr := p.Found(net)
+		for what, err := range map[string]error{"fault": p.Fault(net, OldEntry), "place": p.Place(net, OldEntry), "found": foundErr, "remove": p.Remove(net)} {
+			if !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%s of mode %s: %v", what, mode, err)
+			}
+		}
+	}
+	_, placedErr := IsPlaced(net)
+	for what, err := range map[string]error{"placed": placedErr, "called": net.Called(), "chain": ChainFault(net)} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

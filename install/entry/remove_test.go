@@ -72,6 +72,15 @@ func TestRemoveFindsAll(t *testing.T) {
 			map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": machine.PtpList},
 			true, "would replace 10-b.conflist, which another program has written: delete 10-b.conf" + originalSuffix + ", or rename it to 10-b.conf and delete 10-b.conflist",
 		},
+		"an empty conf that was renamed": {
+			terms.Insert, map[string]string{"10-b.conf" + originalSuffix: ""}, map[string]string{"10-b.conf": ""}, true, "",
+		},
+		"a conf that was renamed, a directory there": {
+			terms.Insert,
+			map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conf/file": ""},
+			map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conf/file": ""},
+			true, "not a regular file",
+		},
 		"a json that is back, its list still there": {
 			terms.Insert,
 			map[string]string{"10-b.json": machine.BridgeConf, "10-b.conflist": string(madeText)},
@@ -129,6 +138,20 @@ func TestRemoveFindsAll(t *testing.T) {
 				machine.ExpectFiles(t, net.Dir, test.after)
 			}
 		})
+	}
+}
+
+// TestUnreadableOriginal leaves a renamed configuration that can't be read.
+func TestUnreadableOriginal(t *testing.T) {
+	t.Parallel()
+	net := newNet(t, nil)
+	original := filepath.Join(net.Path(), "10-b.conf"+originalSuffix)
+	if err := os.Symlink("missing", original); err != nil {
+		t.Fatal(err)
+	}
+	err := In(terms.Insert).Remove(net)
+	if target, linkErr := os.Readlink(original); err == nil || linkErr != nil || target != "missing" {
+		t.Errorf("%v, and a link to %s, %v", err, target, linkErr)
 	}
 }
 

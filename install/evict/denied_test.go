@@ -33,8 +33,6 @@ func TestDenied(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				var log strings.Builder
-				w.log = slog.New(slog.NewTextHandler(&log, nil))
 				w.pods["kept"] = fit("kept", change)
 				for _, name := range []string{"kept", "kept", "next"} {
 					w.Request(pod(name))
@@ -44,7 +42,7 @@ func TestDenied(t *testing.T) {
 				if want := []string{"kept", "next"}; !slices.Equal(w.reads, want) {
 					t.Errorf("read %q, want %q", w.reads, want)
 				}
-				if line := strings.ReplaceAll(log.String(), `\"`, `"`); !strings.Contains(line, reason) || !strings.Contains(line, "pod=shop/kept") {
+				if line := strings.ReplaceAll(w.log.String(), `\"`, `"`); !strings.Contains(line, reason) || !strings.Contains(line, "pod=shop/kept") {
 					t.Errorf("the log says %s", line)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,7 @@ type world struct {
 	at       []time.Duration
 	fault    error
 	checks   int
+	log      strings.Builder
 
 	unreadable bool // pods can't be read
 }
@@ -55,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(api, ownNode, config.DefaultSettings().Meshes, ready, w.registry, slog.New(slog.DiscardHandler))
+	e, err := New(api, ownNode, config.DefaultSettings().Meshes, ready, w.registry, slog.New(slog.NewTextHandler(&w.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,17 +173,21 @@ func pod(name string) record.PodRef {
 	return record.PodRef{Namespace: "shop", Name: name, UID: "uid-of-" + name}
 }
 
-// TestAnswers counts what the API server says. A pod that it does not know any
+// TestAnswers counts and logs what the API server says. A pod that it does not know any
 // more, or only another of that name, is no failure. None is asked for
 // twice, and none that stays keeps another waiting.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]map[string]float64{
-		http.StatusTooManyRequests:     {refused: 1, done: 1},
-		http.StatusNotFound:            {done: 1},
-		http.StatusConflict:            {done: 1},
-		http.StatusForbidden:           {failed: 1, done: 1},
-		http.StatusInternalServerError: {failed: 1, done: 1},
+	const next = `level=INFO msg="evicted the uncaptured pod" pod=shop/next`
+	for code, want := range map[int]struct {
+		results map[string]float64
+		logged  string // before the next pod
+	}{
+		http.StatusTooManyRequests:     {map[string]float64{refused: 1, done: 1}, `level=INFO msg="a PodDisruptionBudget refuses the eviction for now" pod=shop/kept error=`},
+		http.StatusNotFound:            {map[string]float64{done: 1}, ""},
+		http.StatusConflict:            {map[string]float64{done: 1}, ""},
+		http.StatusForbidden:           {map[string]float64{failed: 1, done: 1}, `level=WARN msg="evicting the pod failed" pod=shop/kept error=`},
+		http.StatusInternalServerError: {map[string]float64{failed: 1, done: 1}, `level=WARN msg="evicting the pod failed" pod=shop/kept error=`},
 	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,7 +197,10 @@ func TestAnswers(t *testing.T) {
 					w.Request(pod(name))
 				}
 				w.serve(t, retryAfter)
-				w.expect(t, []string{"kept", "next"}, want)
+				w.expect(t, []string{"kept", "next"}, want.results)
+				if log := w.log.String(); !strings.Contains(log, want.logged) || !strings.Contains(log, next) || strings.Count(log, "\n") != len(want.results) {
+					t.Errorf("logged %s", log)
+				}
 				if len(w.at) != 2 || w.at[1] >= evictPause {
 					t.Errorf("asked after %s", w.at)
 				}
@@ -252,8 +261,9 @@ func TestBadNode(t *testing.T) {
 		}
 		w.serve(t, time.Second)
 		w.expect(t, nil, nil)
-		if w.checks != 3 {
-			t.Errorf("%d checks, want 3", w.checks)
+		const logged = `msg="not evicting the pod: the node is not in the desired state" pod=shop/b error="the plugin does not run"`
+		if log := w.log.String(); w.checks != 3 || !strings.Contains(log, logged) {
+			t.Errorf("%d checks, want 3; logged %s", w.checks, log)
 		}
 		w.fault = nil
 		w.Request(pod("a"))
@@ -336,5 +346,14 @@ func TestOldRequests(t *testing.T) {
 		if last := w.at[len(w.at)-1]; last > retryAfter {
 			t.Errorf("a pod was evicted %s after the request", last)
 		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Request(pod("too-late"))
+		time.Sleep(1)
+		w.Request(pod("just-in-time"))
+		time.Sleep(maxAge)
+		w.serve(t, evictPause)
+		w.expect(t, []string{"just-in-time"}, map[string]float64{done: 1})
 	})
 }

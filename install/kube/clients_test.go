@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -27,10 +26,10 @@ func TestWatchLasts(t *testing.T) {
 		for i := range 30 {
 			server.Put(podOn(ownNode, fmt.Sprint(i), large))
 		}
-		store := watchPods(t, server) // with a timeout of a second
+		store := watchPods(t, server) // with a time-out of 100 ms
 		wait(t, "all pods", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return len(store.texts) == 30 })
 		wait(t, "the watch", func() bool { return streaming || server.RequestsOf(kubeapi.WatchPods) > 0 })
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // only time shows that no time-out ends the watch
 		if lists, watches := server.RequestsOf(kubeapi.ListPods), server.RequestsOf(kubeapi.WatchPods); streaming && lists+watches != 0 || !streaming && (lists != 1 || watches != 1) {
 			t.Errorf("streaming %v: %d lists and %d watches", streaming, lists, watches)
 		}
@@ -42,10 +41,8 @@ func TestReadsAreNotPaced(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	server.Put(podOn(ownNode, "web", ""))
-	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, err := New(accessTo(server))
+	lab.Check(t, err)
 	began := time.Now()
 	for range 50 {
 		if _, err := client.Pod(t.Context(), record.PodRef{Namespace: "shop", Name: "web"}); err != nil {

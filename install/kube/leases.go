@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	coordination "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -33,8 +32,6 @@ const leasesPath = "/apis/coordination.k8s.io/v1/namespaces"
 func lease(ctx context.Context, doing string, request *rest.Request, namespace, name string, body *coordination.Lease, path ...string) (*coordination.Lease, error) {
 	request.AbsPath(append([]string{leasesPath, namespace, "leases"}, path...)...)
 	if body != nil {
-		body = body.DeepCopy()
-		body.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: coordination.SchemeGroupVersion.String()}
 		request.Body(body)
 	}
 	answer := &coordination.Lease{}

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 const ownNode = "node1"
@@ -147,10 +147,10 @@ func podOn(node, name, text string) *corev1.Pod {
 // watchPods watches the pods of ownNode until the test ends.
 func watchPods(t *testing.T, server *kubeapi.Server) *names {
 	t.Helper()
-	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	access := accessTo(server)
+	access.Timeout = 100 * time.Millisecond
+	client, err := New(access)
+	lab.Check(t, err)
 	store := &names{texts: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/metrics"
 )
 
@@ -64,6 +65,8 @@ func TestRefusals(t *testing.T) {
 		"errors for long":                    {row(200, answer{watch, 503}, answer{lease, 500}), ""},
 		"an outage that begins with a 401":   {join(row(1, answer{watch, 401}), row(200, answer{watch, 0}, answer{watch, 503})), ""},
 		"refused before and after an outage": {join(row(1, answer{watch, 401}), row(20, answer{watch, 0}), row(1, answer{watch, 401})), token},
+		"refused before and after errors":    {join(row(1, answer{watch, 401}), row(20, answer{watch, 500}), row(1, answer{watch, 401})), token},
+		"pods are, before and after a 401":   {join(row(1, answer{watch, 403}), row(6, answer{watch, 401}), row(1, answer{watch, 403})), pods},
 		"an outage after a refusal":          {join(row(20, answer{watch, 401}), row(20, answer{watch, 0})), token},
 		"throttled":                          {row(20, answer{watch, 429}), ""},
 	} {
@@ -88,6 +91,7 @@ func TestRefusals(t *testing.T) {
 					if (err != nil) != (next.code == 0) || err == nil && response.StatusCode != next.code {
 						t.Fatalf("%+v became %v, %v", next, response, err)
 					}
+					_ = r.Fault() // the last one counts
 					time.Sleep(10 * time.Second)
 				}
 				got := r.Fault()
@@ -100,5 +104,17 @@ func TestRefusals(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestNoRefusals lets every answer through if nobody observes them.
+func TestNoRefusals(t *testing.T) {
+	t.Parallel()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/api/v1/pods", nil)
+	lab.Check(t, err)
+	var none *Refusals
+	transport := none.Observe(transported(func() (*http.Response, error) { return &http.Response{StatusCode: http.StatusUnauthorized}, nil }))
+	if response, err := transport.RoundTrip(request); err != nil || response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%v, %v", response, err)
 	}
 }

@@ -3,17 +3,14 @@
 package kube
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-
-	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 )
 
 // TestTokens binds a token to its Node where it can, so that the token ends with the
@@ -21,10 +18,7 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientFor(t, server)
 	spec := TokenSpec{Namespace: "capture-cni", ServiceAccount: "capture-cni", Node: ownNode, TTL: time.Hour}
 	token, err := client.RequestToken(t.Context(), spec)
 	if err != nil {
@@ -62,29 +56,67 @@ func TestTokens(t *testing.T) {
 	if rejects() {
 		t.Error("no answer rejects a token")
 	}
+	if RejectsToken(t.Context(), server.URL, "/nonexistent", token) || RejectsToken(t.Context(), "https://%", authorities, token) {
+		t.Error("a request that can't be made rejects a token")
+	}
 }
 
-// TestRefusedToken tells both refusals: of the token that is bound to the Node, and of the
-// one that is not.
-func TestRefusedToken(t *testing.T) {
+// TestUnboundTokens requests an unbound token only if the API server can't bind tokens to
+// Nodes, or has no such Node yet, and returns the errors for both requests.
+func TestUnboundTokens(t *testing.T) {
 	t.Parallel()
-	server := startServer(t)
-	client, err := New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	requests := 0
-	server.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
-		requests++
-		if requests == 1 {
-			kubeapi.WriteStatus(w, r, http.StatusBadRequest, metav1.StatusReasonBadRequest, "tokens are bound to no Node here")
-		} else {
-			kubeapi.WriteStatus(w, r, http.StatusForbidden, metav1.StatusReasonForbidden, "a policy refuses it")
+	for name, tt := range map[string]struct {
+		node, reason, kind string
+		existed            bool
+		requests           int
+	}{
+		"bad request":                     {ownNode, "BadRequest", "", false, 2},
+		"bad request of an existing Node": {ownNode, "BadRequest", "", true, 2},
+		"invalid":                         {ownNode, "Invalid", "", false, 2},
+		"unbound is invalid":              {"", "Invalid", "", false, 1},
+		"no such Node yet":                {ownNode, "NotFound", "nodes", false, 2},
+		"the Node is gone":                {ownNode, "NotFound", "nodes", true, 1},
+		"no such service account":         {ownNode, "NotFound", "serviceaccounts", false, 1},
+		"not found, without what":         {ownNode, "NotFound", "", false, 1},
+		"forbidden":                       {ownNode, "Forbidden", "", false, 1},
+		"forbidden, because of the node":  {ownNode, "Forbidden", "nodes", false, 1},
+		"no answer, and nothing is tried": {ownNode, "", "", false, 1},
+	} {
+		for _, accepted := range []bool{true, false} {
+			requests := 0
+			client := &Client{rest: clientOf(func(*http.Request) (*http.Response, error) {
+				requests++
+				if requests == 2 && accepted {
+					return answerJSON(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"unbound"}}`)
+				}
+				if tt.reason == "" {
+					return nil, errors.New("connection refused")
+				}
+				details := ""
+				if tt.kind != "" {
+					details = fmt.Sprintf(`"details":{"kind":%q},`, tt.kind)
+				}
+				return answerJSON(http.StatusForbidden, fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","status":"Failure",%s"reason":%q,"message":"refusal %d"}`, details, tt.reason, requests))
+			})}
+			token, err := client.RequestToken(t.Context(), TokenSpec{Namespace: "mesh", ServiceAccount: "agent", Node: tt.node, NodeExisted: tt.existed, TTL: time.Hour})
+			if requests != tt.requests {
+				t.Errorf("%s: %d requests, %v", name, requests, err)
+			}
+			want := "requesting a token for service account mesh/agent: refusal 1"
+			switch {
+			case accepted && tt.requests == 2:
+				if err != nil || token != "unbound" {
+					t.Errorf("%s: %q, %v", name, token, err)
+				}
+				continue
+			case tt.requests == 2:
+				want += "; and a token that is bound to no Node: refusal 2"
+			case tt.reason == "":
+				want = "connection refused"
+			}
+			if token != "" || err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s: %q, %v, want %s", name, token, err, want)
+			}
 		}
-		return true
-	})
-	_, err = client.RequestToken(t.Context(), TokenSpec{Namespace: "capture-cni", ServiceAccount: "capture-cni", Node: ownNode, TTL: time.Hour})
-	if err == nil || !strings.Contains(err.Error(), "tokens are bound to no Node here") || !strings.Contains(err.Error(), "a policy refuses it") || requests != 2 {
-		t.Errorf("after %d requests: %v", requests, err)
 	}
 }

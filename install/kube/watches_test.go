@@ -99,19 +99,27 @@ func TestWatchLength(t *testing.T) {
 }
 
 // TestWatchPace opens no more than a watch each two seconds, after the first five: an API
-// server, or a proxy, can end each one after an event.
+// server, or a proxy, can end each one after an event. A watch that is stopped ends its
+// request, and nothing waits for a reader of its events.
 func TestWatchPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &names{texts: map[string]string{}}
-		w := newPodWatch(t.Context(), clientOf(func(*http.Request) (*http.Response, error) { return answerJSON(http.StatusOK, "") }), ownNode, store)
+		var request *http.Request
+		w := newPodWatch(t.Context(), clientOf(func(r *http.Request) (*http.Response, error) {
+			request = r
+			return answerJSON(http.StatusOK, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod"}}`)
+		}), ownNode, store)
 		began := time.Now()
 		for range 20 {
 			opened, err := w.watch(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			opened.Stop()
+			synctest.Wait()
+			if opened.Stop(); request.Context().Err() == nil {
+				t.Fatal("a stopped watch has not ended its request")
+			}
 		}
 		if took := time.Since(began); took != 30*time.Second || store.started != 20 {
 			t.Errorf("20 watches took %s", took)
@@ -143,11 +151,16 @@ func TestWatchRefused(t *testing.T) {
 			end()
 		}
 		store := &names{texts: map[string]string{}}
-		w := &podWatch{PodStore: store, ctx: ctx, pace: rate.NewLimiter(rate.Inf, 1), client: clientOf(func(*http.Request) (*http.Response, error) {
+		var request *http.Request
+		w := &podWatch{PodStore: store, ctx: ctx, pace: rate.NewLimiter(rate.Inf, 1), client: clientOf(func(r *http.Request) (*http.Response, error) {
+			request = r
 			return answerJSON(tt.code, fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":%q,"code":%d,"message":"no"}`, tt.reason, tt.code))
 		})}
 		if _, err := w.watch(t.Context(), metav1.ListOptions{SendInitialEvents: &tt.streaming}); err == nil || (store.failure != nil) != tt.told || store.started != 0 {
 			t.Errorf("%+v: told %v, %v", tt, store.failure, err)
+		}
+		if request.Context().Err() == nil {
+			t.Errorf("%+v: the request has not ended", tt)
 		}
 		end()
 	}

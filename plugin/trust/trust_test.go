@@ -53,6 +53,7 @@ func TestReadTrusted(t *testing.T) {
 		}, "expected a regular file"},
 		{"directory in its place", func(_, file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "expected a regular file"},
 		{"too large", func(_, file string) error { return os.Truncate(file, maxFile+1) }, "at most 1048576 bytes"},
+		{"as large as it may be", func(_, file string) error { return os.Truncate(file, maxFile) }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -62,12 +63,59 @@ func TestReadTrusted(t *testing.T) {
 			}
 			data, err := readIn(dir, "file")
 			switch {
-			case test.want == "" && (err != nil || string(data) != "content"):
+			case test.want == "" && (err != nil || !strings.HasPrefix(string(data), "content")):
 				t.Errorf("got %q, %v", data, err)
 			case test.want != "" && (!isA[Untrusted](err) || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("got error %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestReadFails returns the error of a directory, and of a file, that can't be read.
+func TestReadFails(t *testing.T) {
+	lab.RequireRoot(t)
+	for path, want := range map[string]error{"/nonexistent/file": fs.ErrNotExist, "/proc/self/nonexistent": fs.ErrNotExist, "/proc/self/mem": syscall.EIO} {
+		if data, err := readIn(filepath.Dir(path), filepath.Base(path)); data != nil || !errors.Is(err, want) || isA[Untrusted](err) {
+			t.Errorf("%s: %q, %v", path, data, err)
+		}
+	}
+}
+
+// file is a file of a user and a mode; of a user that is not known for -1.
+type file struct {
+	fs.FileInfo
+	user int
+	mode fs.FileMode
+}
+
+func (f file) Mode() fs.FileMode { return f.mode }
+
+func (f file) Sys() any {
+	if f.user < 0 {
+		return nil
+	}
+	return &syscall.Stat_t{Uid: uint32(f.user)}
+}
+
+// TestCheckOwner has files that grant other users more or less.
+func TestCheckOwner(t *testing.T) {
+	own := os.Geteuid()
+	for _, test := range []struct {
+		file file
+		mask fs.FileMode
+		want string
+	}{
+		{file{user: own, mode: 0o600}, 0o077, "<nil>"},
+		{file{user: own, mode: 0o640}, 0o022, "<nil>"},
+		{file{user: own, mode: 0o640}, 0o077, "/f can be read by other users than root (mode -rw-r-----): expected no permission for group and others"},
+		{file{user: own, mode: 0o606}, 0o077, "/f can be written by other users than root (mode -rw----rw-): expected no write permission for group and others"},
+		{file{user: own + 1, mode: 0o600}, 0o077, fmt.Sprintf("/f belongs to uid %d: expected root", own+1)},
+		{file{user: -1, mode: 0o600}, 0o077, "reading the owner of /f"},
+	} {
+		if got := fmt.Sprint(CheckOwner("/f", test.file, test.mask)); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.file, got, test.want)
+		}
 	}
 }
 
@@ -100,7 +148,7 @@ func TestCheckPaths(t *testing.T) {
 		{"run directory", "/run/capture-cni", "", 0, ""},
 		{"environment", "/by/hand", "", 0, ""},
 		{"another one", "/srv/own", "", 0, `"kubeconfig" is "/srv/own/kubeconfig": expected kubeconfig in /var/lib/capture-cni or /run/capture-cni`},
-		{"below an allowed one", "/run/capture-cni/x", "", 0, "expected kubeconfig in"},
+		{"below an allowed one", "/run/capture-cni/x", "", 0, `"agentSocket" is "/run/capture-cni/x/agent.sock": expected agent.sock in`},
 		{"a container's root", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs", "", 0, "expected kubeconfig in"},
 		{"another name of the same directory", "/var/run/capture-cni", "", 0, "expected kubeconfig in"},
 		{"listed", "/srv/own", "# k3s\n/srv/own\n", 0o644, ""},
