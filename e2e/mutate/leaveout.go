@@ -137,5 +137,8 @@ func (in *instrumenter) field(l *ast.CompositeLit, field *ast.KeyValueExpr) {
 		value.Value != nil && slices.Contains([]string{"0", "false", `""`}, value.Value.ExactString()) {
 		return
 	}
+	if _, err := types.Eval(in.source.set, in.source.types, l.Pos(), "(func() "+name+")(nil)"); err != nil { // a variable has the type's name
+		return
+	}
 	in.wrap(field.Value, fmt.Sprintf("mutatedOrZero[%s](%d, ", name, in.add("field", field)), ")")
 }
