@@ -101,6 +101,20 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestContext expects a part's context to end with the part.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	var during error
+	var part context.Context
+	bundled(t, Part{"a.txt", func(ctx context.Context, _ io.Writer) error {
+		part, during = ctx, ctx.Err()
+		return nil
+	}})
+	if during != nil || part.Err() == nil {
+		t.Errorf("the context has %v during the part, and %v behind it", during, part.Err())
+	}
+}
+
 // TestTooLarge cuts a part at the limit, and lists it.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
@@ -113,8 +127,19 @@ func TestTooLarge(t *testing.T) {
 	if got := files["just.txt"]; got != strings.Repeat("b", maxPart) || files["after.txt"] != "there" {
 		t.Errorf("%d bytes are left, and %q", len(got), files["after.txt"])
 	}
-	if got := files["missing.txt"]; !strings.HasPrefix(got, "large.txt: cut after ") || strings.Count(got, "\n") != 1 {
+	if got := files["missing.txt"]; got != "large.txt: cut after 1048576 bytes\n" {
 		t.Errorf("missing is %q", got)
+	}
+	twice, _ := bundled(t, Part{"a.txt", func(_ context.Context, out io.Writer) error {
+		for range 2 {
+			if n, err := io.WriteString(out, strings.Repeat("a", maxPart-1)); err != nil {
+				return fmt.Errorf("after %d bytes: %w", n, err)
+			}
+		}
+		return nil
+	}})
+	if len(twice["a.txt"]) != maxPart || twice["missing.txt"] != "a.txt: after 1 bytes: cut after 1048576 bytes\n" {
+		t.Errorf("in parts: %d bytes are left, %q", len(twice["a.txt"]), twice["missing.txt"])
 	}
 }
 
@@ -165,11 +190,15 @@ func TestLongFault(t *testing.T) {
 	if got := files["missing.txt"]; strings.Count(got, "\n") != 1 || len(got) > maxFault+100 || !strings.HasSuffix(got, "… (cut after 1024 bytes)\n") {
 		t.Errorf("missing is %q", got)
 	}
+	just := strings.Repeat("x", maxFault)
+	if files, _ := bundled(t, part("a.txt", "", errors.New(just))); files["missing.txt"] != "a.txt: "+just+"\n" {
+		t.Errorf("just of the limit: missing is %q", files["missing.txt"])
+	}
 }
 
 func TestPlain(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "containerd", "1.6.20~ds1", "v2.0.0-rc.1+build", "/opt/cni/bin", "127.0.0.1:15015", "[/a,/b]", "go1.26"} {
+	for _, text := range []string{"", "containerd", "1.6.20~ds1", "v2.0.0-rc.1+build", "/opt/cni/bin", "127.0.0.1:15015", "[/a,/b]", "go1.26", strings.Repeat("a", maxPlain)} {
 		if Plain(text) != text {
 			t.Errorf("%q is not shown", text)
 		}

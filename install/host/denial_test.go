@@ -42,6 +42,8 @@ func TestDenial(t *testing.T) {
 		"AppArmor":                 {apparmorLabel, directory, in("new", syscall.EACCES), []string{"AppArmor confines the agent with the profile " + apparmorLabel, "journalctl --dmesg --grep=DENIED"}},
 		"EPERM":                    {selinuxLabel, directory, in("new", syscall.EPERM), []string{"SELinux gives"}},
 		"a rename":                 {selinuxLabel, directory, &os.LinkError{Op: "renameat", Old: "a", New: "b", Err: syscall.EACCES}, []string{"SELinux gives"}},
+		"an absolute path":         {selinuxLabel, directory, in("/secret", syscall.EACCES), []string{"SELinux gives"}},
+		"a label without levels":   {"user_u:role_r:type_t", directory, in("new", syscall.EACCES), []string{"SELinux gives the agent the label user_u:role_r:type_t"}},
 		"the directory's mode":     {selinuxLabel, closed, in("new", syscall.EACCES), nil},
 		"the file's mode":          {selinuxLabel, directory, in("secret", syscall.EACCES), nil},
 		"a full disk":              {selinuxLabel, directory, in("new", syscall.ENOSPC), nil},

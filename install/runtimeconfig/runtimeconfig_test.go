@@ -3,10 +3,19 @@
 package runtimeconfig
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
 )
 
 // TestRuntimeConfig reads runtimes' own files as distributions ship them.
@@ -82,11 +91,47 @@ func TestRuntimeConfig(t *testing.T) {
 			[]string{"/var/lib/cni/bin", "/usr/libexec/cni"},
 			-1,
 		},
+		"only one directory": {
+			map[string]string{containerd: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n"},
+			"",
+			[]string{"/opt/cni/bin"},
+			-1,
+		},
+		"only directories": {
+			map[string]string{containerd: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/cni/bin']\n"},
+			"",
+			[]string{"/opt/cni/bin"},
+			-1,
+		},
+		"only a configuration, behind a file in no form": {
+			map[string]string{
+				containerd: "{\n",
+				"/var/snap/microk8s/current/args/containerd.toml": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  conf_dir = \"/etc/cni/net.d\"\n",
+			},
+			"/etc/cni/net.d",
+			nil,
+			-1,
+		},
+		"CRI-O's file with drop-ins of one key each, and one in no form": {
+			map[string]string{
+				"/etc/crio/crio.conf.d/00": "[crio.network]\nplugin_dirs = [\"/opt/cni/bin\"]\n",
+				"/etc/crio/crio.conf.d/01": "[crio.network]\nnetwork_dir = \"/etc/cni/net.d\"\n",
+				"/etc/crio/crio.conf.d/02": "[crio.network]\nplugin_dirs = [\"/none\"]\n{",
+				"/etc/crio/crio.conf.d/03": "[crio.network]\n",
+			},
+			"/etc/cni/net.d",
+			[]string{"/opt/cni/bin"},
+			-1,
+		},
 		"nothing said": {map[string]string{containerd: "version = 3\n"}, "", nil, -1},
 		"not TOML":     {map[string]string{containerd: "{"}, "", nil, -1},
 		"no runtime":   {nil, "", nil, -1},
 	} {
-		got, _ := Of(t.Context(), machine.New(t, test.files), nil)
+		root := machine.New(t, test.files)
+		got, source := Of(t.Context(), root, nil)
+		if isSource := strings.Contains(test.files[strings.TrimPrefix(source, root)], "_dir"); isSource != (test.confDir != "" || test.binDirs != nil) {
+			t.Errorf("%s: by %q", name, source)
+		}
 		maxConfNum := -1
 		if got.MaxConfNum != nil {
 			maxConfNum = *got.MaxConfNum
@@ -109,5 +154,80 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 		if found, source := Of(t.Context(), both, machine.Serve(t, machine.Named{Runtime: name})); found.ConfDir != want {
 			t.Errorf("%s: %s, by %s; want %s", name, found.ConfDir, source, want)
 		}
+	}
+}
+
+// reporting is containerd with a status.
+type reporting struct {
+	machine.Named
+	config string
+}
+
+func (r reporting) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": r.config}}, nil
+}
+
+// TestLoader goes by the runtime's answer, then by its files and then by the settings.
+func TestLoader(t *testing.T) {
+	t.Parallel()
+	containerd := machine.Named{Runtime: "containerd", Release: "2.1.0"}
+	crio := map[string]string{
+		"/etc/crio/crio.conf": "[crio.network]\ncni_default_network = \"podnet\"\nplugin_dirs = [\"/var/lib/cni/bin\"]\n", "/var/lib/cni/bin/ptp": "",
+		"/etc/crio/crio.conf.d/00": "[crio.runtime]\n",
+	}
+	directory := t.TempDir()
+	found := `{"PluginDirs": ["` + directory + `"], "PluginConfDir": "/conf", "PluginMaxConfNum": 3}`
+	missing := `{"PluginDirs": ["` + directory + `", "/nowhere"], "PluginMaxConfNum": 0}`
+	for name, test := range map[string]struct {
+		files   map[string]string // nil for the machine's own
+		runtime runtimeapi.RuntimeServiceServer
+		want    entry.Loader
+	}{
+		"no runtime": {map[string]string{"/none": ""}, nil, entry.Loader{Most: 1, BinDirs: []string{"ROOT/opt/cni/bin"}}},
+		"CRI-O's files": {
+			crio,
+			machine.Named{Runtime: "cri-o", Release: "1.34.0"},
+			entry.Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, Most: 1, Network: "podnet", BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+		"containerd's answer": {
+			crio,
+			reporting{containerd, found},
+			entry.Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}, Most: 3, BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+		"the agent sees all directories": {
+			nil,
+			reporting{containerd, found},
+			entry.Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}, Most: 3, BinDirs: []string{directory}, SeesAll: true},
+		},
+		"the agent does not see one": {
+			nil,
+			reporting{containerd, missing},
+			entry.Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}, BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+		"no directories": {
+			nil,
+			reporting{containerd, `{}`},
+			entry.Loader{Runtime: terms.Runtime{Name: "containerd", Version: "2.1.0"}, BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+	} {
+		root, prefix := "/", ""
+		if test.files != nil {
+			root = machine.New(t, test.files)
+			prefix = root
+		}
+		for i, directory := range test.want.BinDirs {
+			test.want.BinDirs[i] = strings.Replace(directory, "ROOT", prefix, 1)
+		}
+		s := settings.Default(root)
+		var client *cri.Client
+		if test.runtime != nil {
+			client = machine.Serve(t, test.runtime)
+		}
+		if diff := cmp.Diff(test.want, Loader(t.Context(), s, client)); diff != "" || s.BinDirs[0] != "/opt/cni/bin" {
+			t.Errorf("%s: %s; the settings have %q", name, diff, s.BinDirs)
+		}
+	}
+	if got, source := Of(t.Context(), "/", machine.Serve(t, reporting{containerd, found})); got.ConfDir != "/conf" || source != "the runtime's status" {
+		t.Errorf("got %+v, by %q", got, source)
 	}
 }

@@ -3,10 +3,16 @@
 package dump
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
 // ChainOf is a chain whose rules are words; a word is both label and content.
@@ -24,6 +30,7 @@ func TestDiff(t *testing.T) {
 	changed.Content = "another hook"
 	relabelled := ChainOf("a", "1", "2")
 	relabelled.Items[1].Content = "otherwise"
+	ports := Object{Name: "set ports", KeyType: magic(nftables.TypeInetService), Items: []Item{{"", "\x00\x50\x00\x00\x00\x00"}}}
 	for _, test := range []struct {
 		name        string
 		want, found []Object
@@ -41,6 +48,7 @@ func TestDiff(t *testing.T) {
 		{"rule once", []Object{ChainOf("a", "1", "1")}, []Object{ChainOf("a", "1")}, []string{"missing: 1 of chain a"}},
 		{"other order", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "2", "1")}, []string{"reordered: rules of chain a"}},
 		{"rule changed", []Object{ChainOf("a", "1", "2")}, []Object{relabelled}, []string{"missing: 2 of chain a", "unexpected: 2 of chain a"}},
+		{"element gone", []Object{ports}, []Object{{Name: ports.Name, KeyType: ports.KeyType}}, []string{"missing: element 80 of set ports"}},
 		{"hook and rule", []Object{ChainOf("a", "1", "2", "3")}, []Object{changed}, []string{"changed: chain a", "missing: 3 of chain a"}},
 	} {
 		if got := Diff(Dump{test.want}, Dump{test.found}); !slices.Equal(got, test.lines) {
@@ -53,12 +61,91 @@ func TestDiff(t *testing.T) {
 func TestDiffIsBounded(t *testing.T) {
 	t.Parallel()
 	var rules []string
+	var chains []Object
 	for i := range 50_000 {
-		rules = append(rules, strconv.Itoa(i))
+		rules, chains = append(rules, strconv.Itoa(i)), append(chains, Object{Name: strconv.Itoa(i)})
 	}
 	got := Diff(Dump{[]Object{ChainOf("a", rules...)}}, Dump{[]Object{ChainOf("a", rules[:100]...)}})
 	if len(got) != maxDifferences+1 || got[0] != "missing: 100 of chain a" || got[maxDifferences] != "... and 49880 more" {
 		t.Errorf("got %q", got)
+	}
+	if got := Diff(Dump{chains}, Dump{}); len(got) != maxDifferences+1 || got[maxDifferences] != "... and 49980 more" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func magic(of nftables.SetDatatype) string {
+	return string(binary.BigEndian.AppendUint32(nil, of.GetNFTMagic()))
+}
+
+// TestElementLabel expects keys as text, by the type of their set.
+func TestElementLabel(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ keyType, key, flags, label string }{
+		{magic(nftables.TypeIFName), "eth0\x00\x00\x00\x00", "", "element eth0"},
+		{magic(nftables.TypeInetService), "\x3a\x99", "", "element 15001"},
+		{magic(nftables.TypeInetService), "\x3a\x9a", "\x00\x00\x00\x01", "the end of a range before 15002"},
+		{magic(nftables.TypeInetService), "\x3a", "", "element that can't be read"},
+		{magic(nftables.TypeUID), string(binary.NativeEndian.AppendUint32(nil, 1337)), "", "element 1337"},
+		{magic(nftables.TypeGID), string(binary.NativeEndian.AppendUint32(nil, 1338)), "", "element 1338"},
+		{magic(nftables.TypeGID), "\x01\x02\x03", "", "element that can't be read"},
+		{magic(nftables.TypeIPAddr), "\x0a\x00\x00\x01", "", "element 10.0.0.1"},
+		{magic(nftables.TypeIP6Addr), "\xfd" + strings.Repeat("\x00", 14) + "\x01", "", "element fd00::1"},
+		{magic(nftables.TypeIPAddr), "\x0a\x00", "", "element that can't be read"},
+		{magic(nftables.TypeIFName), "", "", "element "},
+		{"ip", "\x0a\x00\x00\x01", "", "element that can't be read"},
+	} {
+		if got := ElementLabel(tt.keyType, ElementContent([]byte(tt.key), []byte(tt.flags))); got != tt.label {
+			t.Errorf("%q of type %q: got %q, want %q", tt.key, tt.keyType, got, tt.label)
+		}
+	}
+	if got := ElementLabel(magic(nftables.TypeIPAddr), "abc"); got != "element that can't be read" {
+		t.Errorf("an element without flags: got %q", got)
+	}
+}
+
+// TestItem expects a rule's comment in its label, and equal contents of equal expressions
+// only, whose counters do not count.
+func TestItem(t *testing.T) {
+	t.Parallel()
+	expression := func(name, data string) []byte {
+		var b nfnetlink.Batch
+		b.Nested(unix.NFTA_LIST_ELEM, func() {
+			b.Text(unix.NFTA_EXPR_NAME, name)
+			b.Text(unix.NFTA_EXPR_DATA, data)
+		})
+		return b.Content
+	}
+	labels, seen := Labels{}, map[string]string{}
+	for name, tt := range map[string]struct {
+		comment     string
+		expressions []byte
+		label       string
+	}{
+		"meta": {"one", expression("meta", "iifname"), `rule "one"`}, "other data": {"one", expression("meta", "oifname"), `rule "one"`},
+		"other name": {"", expression("cmp", "iifname"), "a rule without comment"}, "none": {"", nil, "a rule without comment"},
+	} {
+		for range 2 {
+			item, err := labels.Item(tt.comment, tt.expressions)
+			if other := seen[item.Content]; err != nil || item.Label != tt.label || other != "" && other != name {
+				t.Errorf("%s: got %q, %v, as %q", name, item, err, other)
+			}
+			seen[item.Content] = name
+		}
+	}
+	if len(seen) != 4 || len(labels) != 2 {
+		t.Errorf("%d contents and labels %q", len(seen), labels)
+	}
+	few, _ := labels.Item("", expression("counter", "1 packet"))
+	if many, err := labels.Item("", expression("counter", "2 packets")); few != many || err != nil {
+		t.Errorf("counters: %q and %q, %v", few, many, err)
+	}
+	if _, err := labels.Item("", []byte{8, 0, 1, 0, 200, 0, 1, 0}); err == nil {
+		t.Error("no error of an expression that is longer than its rule")
+	}
+	items := []Item{{"b", "2"}, {"a", "3"}, {"c", "1"}}
+	if SortItems(items); !slices.Equal(items, []Item{{"c", "1"}, {"b", "2"}, {"a", "3"}}) {
+		t.Errorf("sorted: %q", items)
 	}
 }
 

@@ -3,6 +3,8 @@
 package nfnetlink
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -29,6 +31,71 @@ func TestNested(t *testing.T) {
 		if want = strings.TrimSpace(want); found != (want != "") || string(content) != want {
 			t.Errorf("path %v: %q, %v; want %q", path, content, found, want)
 		}
+	}
+}
+
+// TestAttributes reads attributes of all lengths, and nothing behind one of an impossible length.
+func TestAttributes(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		"":                  "",
+		"\x04\x00\x01\x00":  "1=;",
+		"\x05\x00\x01\x80a": "1=a;",
+		"\x05\x00\x01\x00a\x00\x00\x00\x06\x00\x02\x00bc": "1=a;2=bc;",
+		"\x08\x00\x01\x00abcd\x08\x00\x02\x00efgh":        "1=abcd;2=efgh;",
+		"\x04\x00\x01":     "malformed",
+		"\x03\x00\x01\x00": "malformed",
+		"\x05\x00\x01\x00": "malformed",
+	} {
+		got := ""
+		if err := EachAttribute([]byte(data), func(kind uint16, content []byte) error {
+			got += fmt.Sprintf("%d=%s;", kind, content)
+			return nil
+		}); errors.Is(err, errMalformed) {
+			got += "malformed"
+		}
+		parsed, err := ParseAttributes([]byte(data))
+		if got != want || (err != nil) != (want == "malformed") || len(parsed) != strings.Count(want, ";") {
+			t.Errorf("%q: got %q, %v, %v; want %q", data, got, parsed, err, want)
+		}
+		message, err := parseMessage([]byte("\x07\x00\x00\x00" + data))
+		if (err != nil) != (want == "malformed") || (message != nil) != (err == nil) || err == nil && (len(message) != len(parsed)+1 || message[Family][0] != 7) {
+			t.Errorf("%q as a message: got %v, %v", data, message, err)
+		}
+	}
+	const two = "\x05\x00\x01\x00a\x00\x00\x00\x05\x00\x02\x00b"
+	stop, seen := errors.New("stop"), 0
+	if err := EachAttribute([]byte(two), func(uint16, []byte) error { seen++; return stop }); !errors.Is(err, stop) || seen != 1 {
+		t.Errorf("got %v after %d attributes", err, seen)
+	}
+	if content, found := Nested([]byte(two+"\x00\x00\x00\x09\x00"), 1); found || content != nil {
+		t.Errorf("in a malformed list: %q, %v", content, found)
+	}
+	if _, err := parseMessage([]byte("abc")); err == nil || err.Error() != "reading nftables: a message of 3 bytes" {
+		t.Errorf("a message without its header: %v", err)
+	}
+	if a, b := BigEndian([]byte("\x00\x00\x00\x00\x00\x00\x01\x02")), BigEndian([]byte("\x01\x02\x03\x04")); a != 258 || b != 0 {
+		t.Errorf("numbers %d and %d", a, b)
+	}
+}
+
+// TestUserComment finds a comment behind other user data, and none in malformed data.
+func TestUserComment(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		"": "", "\x00": "", "\x00\x00": "found", "\x00\x03ab\x00": "found ab", "\x00\x02ab": "found ab", "\x00\x03ab": "", "\x01\x02ab": "",
+		"\x01\x02ab\x00\x03cd\x00": "found cd", "\x01\x00\x00\x01c": "found c", "\x00\x04a\x00b\x00": "found a",
+	} {
+		comment, found := UserComment([]byte(data))
+		if wanted, ok := strings.CutPrefix(want, "found"); found != ok || comment != strings.TrimSpace(wanted) {
+			t.Errorf("%q: got %q, %v; want %q", data, comment, found, want)
+		}
+	}
+	if got := Comment([]byte("ab\x00xwhy: this\x00why: that"), "why: "); got != "why: this" {
+		t.Errorf("got %q", got)
+	}
+	if got, none := Comment([]byte("why: first"), "why: "), Comment([]byte("why"), "why: "); got != "why: first" || none != "" {
+		t.Errorf("got %q, %q", got, none)
 	}
 }
 

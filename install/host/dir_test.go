@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestErrors expects each function to say what failed, and in which directory.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	lab.Check(t, errors.Join(os.WriteFile(path+"/conf", oldContent, 0o600), os.MkdirAll(path+"/full/file", 0o700), os.WriteFile(path+"/large", make([]byte, maxRead+1), 0o600)))
+	d, closed := open(t, path), open(t, path)
+	lab.Check(t, closed.Close())
+	for want, call := range map[string]func() error{
+		"opening directory DIR/none: open DIR/none: no such file or directory": func() error { _, err := OpenDir(path + "/none"); return err },
+		"creating directory DIR/conf/a: mkdir DIR/conf: not a directory":       func() error { _, err := MakeDir(path + "/conf/a"); return err },
+		"opening a directory in DIR: openat none: no such file or directory":   func() error { _, err := d.Sub("none", false); return err },
+		"opening a directory in DIR: open DIR/conf: not a directory":           func() error { _, err := d.Sub("conf", true); return err },
+		"creating a directory in DIR: mkdirat a/b: no such file or directory":  func() error { _, err := d.Sub("a/b", true); return err },
+		"creating a directory in DIR: mkdirat sub: file already closed":        func() error { _, err := closed.Sub("sub", true); return err },
+		"reading in DIR: statat conf/x: not a directory":                       func() error { _, err := d.Has("conf/x"); return err },
+		"reading in DIR: statat conf: file already closed":                     func() error { return closed.Remove("conf") },
+		"listing DIR: openat .: file already closed":                           func() error { _, err := closed.Names(); return err },
+		"listing DIR: openat . : file already closed":                          func() error { return closed.ClearTemps() },
+		"removing in DIR: removeat full: directory not empty":                  func() error { return d.Remove("full") },
+		"triggering watches of DIR: openat TEMP: file already closed":          func() error { return closed.TriggerWatch() },
+		"renaming in DIR: linkat none a: no such file or directory":            func() error { return d.Rename("none", "a") },
+		"reading in DIR: readlinkat none: no such file or directory":           func() error { _, err := d.Link("none"); return err },
+		"opening DIR: openat .: file already closed":                           func() error { return closed.sync() },
+		"opening DIR: openat . : file already closed":                          func() error { _, err := closed.TryLock(); return err },
+		"writing in DIR: openat TEMP: file already closed":                     func() error { return closed.Ensure("conf", newContent) },
+		"writing conf/x in DIR: statat conf/x: not a directory":                func() error { return d.Ensure("conf/x", newContent) },
+		"reading in DIR: openat none: no such file or directory":               func() error { _, err := d.Read("none"); return err },
+		"reading in DIR: open DIR/full: not a regular file":                    func() error { _, err := d.Read("full"); return err },
+		"read DIR/large: larger than 4 MiB":                                    func() error { _, err := ReadFile(path + "/large"); return err },
+	} {
+		err := call()
+		got := strings.ReplaceAll(fmt.Sprint(err), path, "DIR")
+		if i := strings.Index(got, tempPrefix); i >= 0 {
+			_, rest, _ := strings.Cut(got[i:], ":")
+			got = got[:i] + "TEMP:" + rest
+		}
+		if got != strings.ReplaceAll(want, ". :", ".:") {
+			t.Errorf("got error %s, want %s", got, want)
+		}
+	}
+	if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"conf", "large"}) {
+		t.Errorf("left %q, %v", names, err)
+	}
+}
+
+// TestDirectories expects what the functions say about files, and what they leave of them.
+func TestDirectories(t *testing.T) {
+	path := t.TempDir()
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	lab.Check(t, err)
+	d, err := MakeDir(path + "/a/b")
+	lab.Check(t, err)
+	for range 2 { // the second one finds it
+		sub, err := d.Sub("sub", true)
+		lab.Check(t, err)
+		if info, err := os.Stat(path + "/a/b/sub"); err != nil || info.Mode().Perm()&^0o022 != 0o755 || sub.Path() != path+"/a/b/sub" {
+			t.Errorf("a subdirectory has the path %s and mode %v, %v", sub.Path(), info.Mode(), err)
+		}
+		lab.Check(t, errors.Join(sub.Ensure("conf", oldContent), sub.Ensure("link-of", oldContent)))
+		before, err := os.Stat(sub.Path() + "/conf")
+		lab.Check(t, errors.Join(err, sub.Ensure("conf", oldContent)))
+		if after, err := os.Stat(sub.Path() + "/conf"); err != nil || !os.SameFile(before, after) || after.Mode() != 0o600 {
+			t.Errorf("a file of the same content was replaced, or has mode %v; %v", after.Mode(), err)
+		}
+		lab.Check(t, sub.Ensure("conf", newContent))
+		if content, err := sub.Read("conf"); err != nil || !bytes.Equal(content, newContent) {
+			t.Errorf("got %d bytes, %v", len(content), err)
+		}
+		lab.Check(t, errors.Join(d.RemoveDir("sub"), sub.Close())) // it is not empty
+	}
+	if info, err := os.Stat(path + "/a"); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a directory that was made has mode %v, %v", info.Mode(), err)
+	}
+	lab.Check(t, errors.Join(os.Symlink("leads/on", d.Path()+"/link"), d.Ensure("file", nil)))
+	for name, want := range map[string]string{"link": "leads/on", "file": ""} {
+		if got, err := d.Link(name); got != want || err != nil {
+			t.Errorf("%s leads to %q, %v", name, got, err)
+		}
+	}
+	old := time.Unix(1, 0)
+	lab.Check(t, errors.Join(os.Chtimes(d.Path(), old, old), d.TriggerWatch()))
+	if info, err := os.Stat(d.Path()); err != nil || info.ModTime().Equal(old) {
+		t.Errorf("nothing has changed: %v, %v", info.ModTime(), err)
+	}
+	lab.Check(t, errors.Join(os.WriteFile(d.Path()+"/"+tempName(), nil, 0o600), d.ClearTemps(), d.Remove("none")))
+	if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"file", "link"}) {
+		t.Errorf("left %q, %v", names, err)
+	}
+	lab.Check(t, d.Close())
+	if after, err := os.ReadDir("/proc/self/fd"); err != nil || len(after) > len(descriptors) {
+		t.Errorf("%d descriptors are open, before it were %d; %v", len(after), len(descriptors), err)
+	}
+}
+
+// TestIsDeleted finds the directory of a mount gone, and no other.
+func TestIsDeleted(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	kept, err := os.Open(path)
+	lab.Check(t, err)
+	defer kept.Close()
+	mounted := fmt.Sprintf("/proc/self/fd/%d", kept.Fd())
+	before := IsDeleted(mounted)
+	lab.Check(t, os.Remove(path))
+	if after := IsDeleted(mounted); before || !after || IsDeleted(path) {
+		t.Errorf("deleted: %t before, %t after, %t at a path that is not there", before, after, IsDeleted(path))
+	}
+	for err, want := range map[error]bool{&fs.PathError{Err: syscall.ENOENT}: true, fmt.Errorf("a pipe: %w", ErrNotRegular): true, syscall.EACCES: false} {
+		if got := IsAbsent(err); got != want {
+			t.Errorf("%v: absent %t", err, got)
+		}
+	}
+}
+
+// TestGroup goes by the mode for the group if that is the process's and the owner is another.
+func TestGroup(t *testing.T) {
+	lab.RequireRoot(t)
+	t.Parallel()
+	for mode, want := range map[os.FileMode]bool{0o070: true, 0o707: false, 0o030: true, 0o050: false} {
+		path := filepath.Join(t.TempDir(), "d")
+		lab.Check(t, errors.Join(os.Mkdir(path, 0o700), os.Chown(path, 65534, os.Getegid()), os.Chmod(path, mode)))
+		if got := modeAllows(path, 3); got != want {
+			t.Errorf("mode %v allows: %t", mode, got)
+		}
+	}
+}
