@@ -18,7 +18,8 @@ const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
 // Input is the network configuration on stdin. Its readers are lenient: a value
 // of the wrong type counts as absent, because a fault in our entry must not fail
-// pods outside the mesh. NetConf is the strict reader.
+// pods that annotations, namespace or uid show to be outside the mesh. NetConf is the
+// strict reader.
 type Input struct {
 	fields map[string]json.RawMessage
 }
@@ -74,8 +75,8 @@ func matchesNamespace(excluded []string, namespace string) bool {
 	})
 }
 
-// Meshes returns the configured meshes, or the default. Of a list that NetConf refuses, so
-// that no pod of a mesh starts, it returns all.
+// Meshes returns the configured meshes, or the default. For a list that is invalid it returns
+// all known meshes, so that NetConf, which refuses the list, fails the pods of each.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {

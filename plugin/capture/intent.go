@@ -13,7 +13,7 @@ type Intent struct {
 	// Mesh decides which fields have an effect, and in which order.
 	Mesh config.MeshName
 
-	// IPv6 is what becomes of IPv6; IPv4 is always captured.
+	// IPv6 says whether IPv6 is captured, left alone or refused; IPv4 is always captured.
 	IPv6 Treatment
 
 	// Transparent preserves the addresses of inbound connections to the proxy and,

@@ -97,7 +97,7 @@ type Match struct {
 
 	// What conntrack has of the packet's connection.
 	Invalid     bool `json:",omitzero"` // it assigns the packet to none
-	Unconfirmed bool `json:",omitzero"` // the packet's own entry, which nat decides about
+	Unconfirmed bool `json:",omitzero"` // it is the first packet of its entry (IPS_CONFIRMED is not set): nat is still to decide
 	Original    bool `json:",omitzero"` // the packet comes from its client
 	Translated  bool `json:",omitzero"` // nat changed its destination
 	Assured     bool `json:",omitzero"` // both ends have sent

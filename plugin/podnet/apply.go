@@ -18,8 +18,8 @@ import (
 type NoIPv6 = iptables.NoIPv6
 
 // Apply makes the namespace hold the Ruleset. The rules come last and are the
-// only commit point: after an error, the namespace is unchanged. If it holds the
-// same rules already, Apply succeeds. Errors: NoIPv6; a capture.Refusal for other rules,
+// only commit point: after an error, what was prepared is undone. If it holds the
+// same rules already, Apply succeeds, and restores what they need. Errors: NoIPv6; a capture.Refusal for other rules,
 // ours or another plugin's.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {

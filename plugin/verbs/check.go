@@ -26,7 +26,7 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.singleAttempt = true // CRI-O's restart waits for the CHECK of each pod in turn
+	r.isCheck = true // CRI-O's restart waits for the CHECK of each pod in turn
 	p, err := r.decide(ctx)
 	if p == nil || err != nil {
 		return r.tolerate(ctx, err)

@@ -33,7 +33,7 @@ type request struct {
 	log      *slog.Logger
 	recorder *recorder
 
-	singleAttempt bool // the lookup does not retry
+	isCheck bool // the lookup does not retry, and rules are there already
 }
 
 // newRequest returns what it could read even with an error, for the record.
@@ -116,9 +116,9 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	r.recorder.lap(record.Deciding)
-	ways := lookupBy(conf)
-	ways.SingleAttempt, ways.Log = r.singleAttempt, r.log
-	found, err := ways.Pod(ctx, r.pod)
+	pods := lookupFrom(conf)
+	pods.SingleAttempt, pods.Log = r.isCheck, r.log
+	found, err := pods.Pod(ctx, r.pod)
 	r.recorder.lap(record.LookingUp)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
-	case decision.Exemption.Cause == capture.NotInjected && !r.singleAttempt && r.isMarked(capture.Meshed):
+	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed):
 		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
@@ -162,13 +162,14 @@ func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture
 	return decision, err
 }
 
-// lookupBy returns the ways of a lookup that a configuration leaves open.
-func lookupBy(conf config.NetConf) lookup.Lookup {
-	ways := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
+// lookupFrom returns a lookup from the agent's socket, if there is one, and then by
+// capture-cni-lookup.
+func lookupFrom(conf config.NetConf) lookup.Lookup {
+	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {
-		ways.Socket = config.PodsSocket(conf.AgentSocket)
+		pods.Socket = config.PodsSocket(conf.AgentSocket)
 	}
-	return ways
+	return pods
 }
 
 // recordExemption records a pod that was looked up and is not captured. An operator

@@ -134,7 +134,7 @@ func status(args *skel.CmdArgs) error {
 		return err
 	}
 	_, err = podnet.Probe(ctx, "", conf.Backend, false)
-	if err := errors.Join(lookupBy(conf).CheckWays(ctx), err); err != nil {
+	if err := errors.Join(lookupFrom(conf).CheckWays(ctx), err); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}
 	return nil
