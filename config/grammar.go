@@ -39,7 +39,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New(`"*" cannot be part of a list: ` + want)
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
-		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d", Quoted(s), want, addr.WithZone(""), addr.BitLen())
+		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d",
+			Quoted(s), want, addr.WithZone(""), addr.BitLen())
 	}
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil {

@@ -24,20 +24,24 @@ func (k Key) Accepts(value json.RawMessage) bool {
 func Keys(c *NetConf) []Key {
 	return []Key{
 		{
-			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig", set: into(&c.Kubeconfig, fileNamed(KubeconfigName)),
-			Meaning: "file with the API server's address and credentials, for capture-cni-lookup: `kubeconfig` in an allowed directory. It may be missing while the agent answers",
+			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
+			set: into(&c.Kubeconfig, fileNamed(KubeconfigName)),
+			Meaning: "file with the API server's address and credentials, for capture-cni-lookup: `kubeconfig` in an allowed directory. " +
+				"It may be missing while the agent answers",
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
 			Meaning: "time limit of a pod lookup including retries, from 1s to 2m. CHECK makes one attempt",
 		},
 		{
-			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables", set: into(&c.Backend, oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
+			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
+			set:     into(&c.Backend, oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
 			Meaning: "backend that writes the rules to the kernel; `iptables`: the variant that the node's `iptables` command is",
 		},
 		{
 			Name: "excludeNamespaces", Type: "list of namespaces", Default: "[]", set: into(&c.ExcludeNamespaces, each(namespaceOrPrefix)),
-			Meaning: "namespaces whose pods are never captured; a trailing `*` makes a name a prefix. The agent's default in mode `multus-chain` is `openshift-*` and `kube-*`",
+			Meaning: "namespaces whose pods are never captured; a trailing `*` makes a name a prefix. " +
+				"The agent's default in mode `multus-chain` is `openshift-*` and `kube-*`",
 		},
 		{
 			Name: "meshes", Type: "list of meshes", Default: `["istio", "capture-cni"]`, set: into(&c.Capture.Meshes, meshNames),
@@ -45,19 +49,28 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh", set: into(&c.Capture.IPv6, oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
-			Meaning: "whether IPv6 is captured. `mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD; other meshes: [sidecars](sidecars.md). Without that, IPv6 connections of a pod without an IPv6 address are refused",
+			Meaning: "whether IPv6 is captured. " +
+				"`mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD; " +
+				"other meshes: [sidecars](sidecars.md). " +
+				"Without that, IPv6 connections of a pod without an IPv6 address are refused",
 		},
 		{
-			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn", set: into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
-			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, or sets no uid while the proxy's is not the mesh's, or can take the gid from the pod's groups",
+			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
+			set: into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
+			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, " +
+				"or sets no uid while the proxy's is not the mesh's, or can take the gid from the pod's groups",
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]", set: into(&c.Capture.SandboxedRuntimeClasses, each(className)),
-			Meaning: "runtime classes with their own network stack, in addition to kata*, gvisor*, firecracker* and similar ones. Meshed pods of these classes are refused. A name may end with `*`",
+			Meaning: "runtime classes with their own network stack, in addition to kata*, gvisor*, firecracker* and similar ones. " +
+				"Meshed pods of these classes are refused. A name may end with `*`",
 		},
 		{
-			Name: "sharedKernelRuntimeClasses", Type: "list of names", Default: "[]", set: into(&c.Capture.SharedKernelRuntimeClasses, each(className)),
-			Meaning: "runtime classes that share the node's kernel, in addition to runc, crun, youki, nvidia* and performance-*. Takes precedence over the built-in classes with their own network stack. Pods of unknown classes are captured with a warning. A name may end with `*`",
+			Name: "sharedKernelRuntimeClasses", Type: "list of names", Default: "[]",
+			set: into(&c.Capture.SharedKernelRuntimeClasses, each(className)),
+			Meaning: "runtime classes that share the node's kernel, in addition to runc, crun, youki, nvidia* and performance-*. " +
+				"Takes precedence over the built-in classes with their own network stack. " +
+				"Pods of unknown classes are captured with a warning. A name may end with `*`",
 		},
 		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient", set: into(&c.Status, oneOf(StatusLenient, StatusStrict)),
@@ -65,7 +78,10 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock", set: into(&c.AgentSocket, agentSocket),
-			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. Best effort: the plugin never blocks on it. The agent answers requests of pods at `sockets/pods.sock` in the same directory. Empty: no agent; pods are read from the API server",
+			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. " +
+				"Best effort: the plugin never blocks on it. " +
+				"The agent answers requests of pods at `sockets/pods.sock` in the same directory. " +
+				"Empty: no agent; pods are read from the API server",
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),

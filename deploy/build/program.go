@@ -50,7 +50,8 @@ func program(ctx context.Context, environment []string, source string) ([]byte, 
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
 	checkout := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil // Go refuses -buildvcs=true anywhere else
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(checkout), "-ldflags", "-s -w -buildid=", "-o", out, source)
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath",
+		"-buildvcs="+strconv.FormatBool(checkout), "-ldflags", "-s -w -buildid=", "-o", out, source)
 	command.Env, command.Stderr = environment, os.Stderr
 	if err := command.Run(); err != nil {
 		return nil, err

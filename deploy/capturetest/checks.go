@@ -94,7 +94,8 @@ func (c check) verify(o testwire.Observation, mode Mode) (wrong fault, ok bool) 
 	case !answered:
 		return fault{fmt.Sprintf("the application did not answer: %s: %s", met, o.Fault), ""}, false
 	case mode == TProxy && passedIn && app.Client != in.Client:
-		return fault{fmt.Sprintf("the application saw a connection from %s, not from the client's address %s", app.Client, in.Client), testwire.Server}, false
+		return fault{fmt.Sprintf("the application saw a connection from %s, not from the client's address %s",
+			app.Client, in.Client), testwire.Server}, false
 	}
 	return fault{}, true
 }

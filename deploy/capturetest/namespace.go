@@ -65,7 +65,8 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 		what := kindOf(left) + " " + strings.TrimPrefix(left.GetNamespace()+"/"+left.GetName(), "/")
 		until, err := time.Parse(time.RFC3339, left.GetAnnotations()[untilAnnotation])
 		if err != nil || !nameForm.MatchString(left.GetName()) {
-			notes = append(notes, what+" has the labels of a test, but not the name and the date that a test gives: it was left alone; take the labels off, or delete it by hand")
+			notes = append(notes, what+" has the labels of a test, but not the name and the date that a test gives: it was left alone; "+
+				"take the labels off, or delete it by hand")
 			continue
 		}
 		if time.Now().Before(until) {

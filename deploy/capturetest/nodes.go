@@ -21,7 +21,8 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 		for _, name := range names {
 			i := slices.IndexFunc(f.Nodes, func(n fleet.Node) bool { return n.Name == name })
 			if i < 0 {
-				return nil, fmt.Errorf("--nodes has %q, where neither an agent nor a pod of the mesh runs: expected nodes of kubectl capture-cni status -o wide, or %s", name, allNodes)
+				return nil, fmt.Errorf("--nodes has %q, where neither an agent nor a pod of the mesh runs: "+
+					"expected nodes of kubectl capture-cni status -o wide, or %s", name, allNodes)
 			}
 			nodes = append(nodes, f.Nodes[i])
 		}
@@ -82,7 +83,8 @@ func notReady(f *fleet.Fleet) error {
 	if others := len(reasons) - maxReasons; others > 0 {
 		reasons, more = reasons[:maxReasons], fmt.Sprintf(", and %d more reasons", others)
 	}
-	return fmt.Errorf("agents are not ready: %s%s. Wait for them by kubectl capture-cni status --wait, or name nodes by --nodes", strings.Join(reasons, "; "), more)
+	return fmt.Errorf("agents are not ready: %s%s. Wait for them by kubectl capture-cni status --wait, or name nodes by --nodes",
+		strings.Join(reasons, "; "), more)
 }
 
 // notesOn returns what is known of nodes that need attention.

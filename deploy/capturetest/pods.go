@@ -130,7 +130,10 @@ func (r *run) container(name string, command []string, user, group int64) corev1
 	return corev1.Container{
 		Name: name, Image: r.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                corev1.ResourceRequirements{Requests: amount, Limits: corev1.ResourceList{corev1.ResourceMemory: amount[corev1.ResourceMemory]}},
+		Resources: corev1.ResourceRequirements{
+			Requests: amount,
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: amount[corev1.ResourceMemory]},
+		},
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -163,7 +166,8 @@ func (r *run) name(short string) string {
 // changed returns how the pod that was admitted differs from ours where it decides about
 // capture: the injector of a mesh, or a policy, changed it.
 func changed(ours, admitted *corev1.Pod) string {
-	if admitted.Annotations[statusAnnotation] == status && len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {
+	if admitted.Annotations[statusAnnotation] == status &&
+		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {
 		return ""
 	}
 	var names []string

@@ -51,7 +51,14 @@ func (r *run) do(ctx context.Context) (err error) {
 	var reason *obstacle
 	switch {
 	case errors.As(err, &reason):
-		r.report.Results = append(r.report.Results, Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Verdict: reason.verdict, Cause: reason.cause, Next: reason.next})
+		r.report.Results = append(r.report.Results, Result{
+			Client:  r.nodes[0].Name,
+			Server:  r.nodes[1].Name,
+			Mode:    r.mode,
+			Verdict: reason.verdict,
+			Cause:   reason.cause,
+			Next:    reason.next,
+		})
 	case err != nil:
 		return err
 	default:
@@ -164,7 +171,10 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := stateOf(pod).waiting; waiting != "" {
-		return &obstacle{Failed, late + waiting, "if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret"}
+		return &obstacle{
+			Failed, late + waiting,
+			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret",
+		}
 	}
 	e, err := r.Explain(ctx, r.namespace, pod.Name)
 	if err != nil {

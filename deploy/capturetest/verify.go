@@ -33,7 +33,8 @@ func (r *run) verify(ctx context.Context, checks []check, observations []testwir
 			if wrong.pod != "" && !explained[wrong.pod] {
 				explained[wrong.pod] = true
 				e := r.explain(ctx, wrong.pod)
-				r.report.Notes = append(r.report.Notes, fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Cause))
+				r.report.Notes = append(r.report.Notes,
+					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Cause))
 			}
 		}
 		r.report.Results = append(r.report.Results, result)

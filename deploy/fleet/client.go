@@ -98,7 +98,9 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 const pageSize = 500
 
 // Each visits all objects of a list's kind.
-func Each[T runtime.Object](ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T)) error {
+func Each[T runtime.Object](
+	ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T),
+) error {
 	_, resource := c.of(list)
 	pages := pager.ListPager{PageSize: pageSize, PageFn: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.Request("GET", list, namespace).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Get()

@@ -63,7 +63,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		e.Cause = "the agent of its node did not answer: " + strings.Join(e.Evidence.Node.Reasons, "; ")
 		e.Next = cmp.Or(e.Evidence.Node.Next, "kubectl capture-cni status --wait")
 	case guarded:
-		e.Cause, e.Next = "the guard did not explain the pod: see the evidence", "correct what the evidence names; kubectl capture-cni status shows its node"
+		e.Cause, e.Next = "the guard did not explain the pod: see the evidence",
+			"correct what the evidence names; kubectl capture-cni status shows its node"
 	default:
 		e.Cause = "no guard examines the pods of this node, and no record of its ADD is known"
 		e.Next = "guard.enabled=true; the guard needs backend nftables and a CRI socket"

@@ -46,7 +46,10 @@ func (d DaemonSet) String() string {
 
 func newDaemonSet(set *appsv1.DaemonSet) DaemonSet {
 	s := set.Status
-	return DaemonSet{set.Name, s.ObservedGeneration >= set.Generation, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberUnavailable}
+	return DaemonSet{
+		set.Name, s.ObservedGeneration >= set.Generation,
+		s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberUnavailable,
+	}
 }
 
 // release is an installation: the DaemonSets in its namespace.
@@ -56,7 +59,10 @@ type release struct {
 }
 
 // ofRelease selects the release's DaemonSets.
-var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node"}.String()}
+var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{
+	"app.kubernetes.io/name":      "capture-cni",
+	"app.kubernetes.io/component": "node",
+}.String()}
 
 // meshes returns those that are on in one of the DaemonSets, or the default without any.
 func (r release) meshes() (on []config.MeshName) {

@@ -62,14 +62,22 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 // Exec is an Exec.
 func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, runtime.NewParameterCodec(c.scheme))
+		VersionedParams(&corev1.PodExecOptions{
+			Container: container,
+			Command:   command,
+			Stdout:    true,
+			Stderr:    true,
+		}, runtime.NewParameterCodec(c.scheme))
 	var refused error
 	executor, err := newExecutor(c.access, request, &refused)
 	if err != nil {
 		return fmt.Errorf("executing a command in pod %s/%s: %w", agent.namespace, agent.name, err)
 	}
 	var stderr bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &limitedWriter{out: &stderr, left: maxStderr, full: func() {}}})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{
+		Stdout: out,
+		Stderr: &limitedWriter{out: &stderr, left: maxStderr, full: func() {}},
+	})
 	if exited, ok := errors.AsType[exec.CodeExitError](err); ok {
 		err = commandFailed(cmp.Or(strings.TrimSpace(stderr.String()), exited.Error()))
 	} else if message := strings.TrimSpace(stderr.String()); err != nil && message != "" {

@@ -101,7 +101,8 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 
 // ask executes explain in a container of the agent's pod, and decodes the answer.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
-	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, explain.MaxSize, append([]string{"explain", "--output=json"}, args...)...)
+	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, explain.MaxSize,
+		append([]string{"explain", "--output=json"}, args...)...)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	var lasts time.Duration
 	if lease != nil {
 		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
-		node.Version, node.Mode, node.Backend, node.Notes, node.pods = published.Version, published.Mode, published.Backend, published.Notes, published.Pods
+		node.Version, node.Mode, node.Backend, node.Notes, node.pods =
+			published.Version, published.Mode, published.Backend, published.Notes, published.Pods
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}
@@ -54,7 +55,8 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	case lease == nil:
 		set(Unreported, "the agent has written no Lease")
 	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
-		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that", node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
+		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
+			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
 	case lasts == 0 || age > lasts:
 		set(Stale, "the agent has stopped to report")
 		if agent != nil && agent.fault != nil {
@@ -157,7 +159,8 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 		node.Reasons = []string{"no DaemonSet selects the node any more: plugin and entry may be left there"}
 		node.Next = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 	default:
-		node.Reasons, node.Next = []string{"no agent runs on the node"}, "compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
+		node.Reasons, node.Next = []string{"no agent runs on the node"},
+			"compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
 	}
 }
 

@@ -120,7 +120,15 @@ func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 // then what follows from the pod alone.
 func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named nodestate.Pod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
-	found := Pod{Namespace: pod.Namespace, Name: pod.Name, Mesh: mesh, Node: pod.node, State: named.State, Cause: named.Cause, IstioInit: pod.istioInit}
+	found := Pod{
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+		Mesh:      mesh,
+		Node:      pod.node,
+		State:     named.State,
+		Cause:     named.Cause,
+		IstioInit: pod.istioInit,
+	}
 	switch {
 	case found.State != "":
 	case exemption.Cause != "":
@@ -178,7 +186,8 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	}
 	switch namespace := o.release.namespace; {
 	case len(f.DaemonSets) == 0:
-		notes = append(notes, fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: install capture-cni, or name its namespace by --agent-namespace", namespace))
+		notes = append(notes, fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: "+
+			"install capture-cni, or name its namespace by --agent-namespace", namespace))
 	case len(f.Nodes) == 0:
 		notes = append(notes, "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes")
 	}
@@ -190,10 +199,12 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, Some(said[note])+": "+note)
 	}
 	if len(removed) > 0 {
-		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: %s", Some(removed)))
+		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, "+
+			"and new ones start there uncaptured unless something else captures them: %s", Some(removed)))
 	}
 	if pods > 0 {
-		notes = append(notes, fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
+		notes = append(notes,
+			fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
 	}
 	if omitted > 0 {
 		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted))

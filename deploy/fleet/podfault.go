@@ -59,7 +59,10 @@ func faultOf(pod *corev1.Pod) *fault {
 	if message := conditionMessage(pod, corev1.PodScheduled); message != "" {
 		return &fault{phase: stopped, reason: "Pending: " + message}
 	}
-	f := &fault{phase: unready, reason: "the agent's pod is not ready: " + cmp.Or(conditionMessage(pod, corev1.PodReady), "no reason is known")}
+	f := &fault{
+		phase:  unready,
+		reason: "the agent's pod is not ready: " + cmp.Or(conditionMessage(pod, corev1.PodReady), "no reason is known"),
+	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		waiting, ended := status.State.Waiting, status.State.Terminated
 		switch {
@@ -73,7 +76,11 @@ func faultOf(pod *corev1.Pod) *fault {
 			}
 			return f
 		case ended != nil && ended.ExitCode != 0:
-			return &fault{phase: stopped, reason: fmt.Sprintf("container %s: %s: exit status %d%s", status.Name, ended.Reason, ended.ExitCode, lastWords(ended)), container: status.Name}
+			return &fault{
+				phase:     stopped,
+				reason:    fmt.Sprintf("container %s: %s: exit status %d%s", status.Name, ended.Reason, ended.ExitCode, lastWords(ended)),
+				container: status.Name,
+			}
 		}
 	}
 	return f

@@ -48,7 +48,8 @@ func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error)
 	case agent == nil:
 		return nil, fmt.Errorf("no agent of namespace %s runs on its node %s", x.Namespace, pod.Spec.NodeName)
 	case !agent.guarded:
-		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
+		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): "+
+			"trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
 	}
 	return agent, nil
 }

@@ -114,7 +114,11 @@ func newWatched(client *Client, s source, changed func()) (*watched, error) {
 		w.fault.Store(&err)
 		changed()
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	}
 	_, err := w.informer.AddEventHandler(handler)
 	return w, errors.Join(err, w.informer.SetTransform(reduce), w.informer.SetWatchErrorHandlerWithContext(failed))
 }

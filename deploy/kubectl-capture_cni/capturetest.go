@@ -74,7 +74,8 @@ also if nothing could be tested.`,
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&test.Nodes, "nodes", nil, "nodes to test, or all; empty: one of each kind")
-	flags.StringVar(&test.Image, "image", "", "image of the pods, of this version of capture-cni; empty: that of the agents, which the nodes need not pull")
+	flags.StringVar(&test.Image, "image", "",
+		"image of the pods, of this version of capture-cni; empty: that of the agents, which the nodes need not pull")
 	flags.StringSliceVar(&modes, "mode", []string{"redirect", "tproxy"}, "how inbound traffic is captured: redirect, tproxy or both")
 	flags.DurationVar(&test.Timeout, "timeout", 2*time.Minute, "how long to wait for each pod")
 	flags.StringVar(&archive, "report", "", "file to write if a check fails, which must not exist; empty: capture-cni-TIME.tar.gz")
@@ -104,7 +105,8 @@ func writeTest(out io.Writer, report *capturetest.Report) {
 	}
 	results.write(out)
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped; nodes tested: %s\n",
-		report.Count(capturetest.Passed), report.Count(capturetest.Failed), report.Count(capturetest.Skipped), printable(strings.Join(report.Nodes, ", ")))
+		report.Count(capturetest.Passed), report.Count(capturetest.Failed),
+		report.Count(capturetest.Skipped), printable(strings.Join(report.Nodes, ", ")))
 	writeNotes(out, nil, report.Notes)
 	if report.Archive != "" {
 		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))

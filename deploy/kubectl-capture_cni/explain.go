@@ -94,7 +94,8 @@ func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 		line("pod", "%s, created %s, UID %s", e.Pod.Phase, e.Pod.Created.Format(time.RFC3339), e.Pod.UID)
 	}
 	if e.Node != nil {
-		line("node", "%s, agent %s", strings.Join(append([]string{string(e.Node.State)}, e.Node.Reasons...), ": "), cmp.Or(e.Node.Version, "of an unknown version"))
+		line("node", "%s, agent %s", strings.Join(append([]string{string(e.Node.State)}, e.Node.Reasons...), ": "),
+			cmp.Or(e.Node.Version, "of an unknown version"))
 	}
 	if e.Agent != nil {
 		fmt.Fprintf(out, "  %s:\n", printable("agent "+e.Agent.Agent+", container "+e.Agent.Container))

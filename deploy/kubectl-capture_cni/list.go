@@ -43,7 +43,8 @@ It reads the same as status, and nothing on the nodes.`,
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&all, "all-namespaces", "A", false, "pods of all namespaces, as without --namespace")
-	flags.BoolVar(&s.uncaptured, "uncaptured", false, "pods that are uncaptured, injected_later, drifted, obstructed, unknown, not examined or not started")
+	flags.BoolVar(&s.uncaptured, "uncaptured", false,
+		"pods that are uncaptured, injected_later, drifted, obstructed, unknown, not examined or not started")
 	flags.BoolVar(&s.exempt, "exempt", false, "pods that are exempt from capture, with the cause")
 	flags.BoolVar(&s.outdated, "outdated", false, "pods with rules of another version or configuration")
 	flags.BoolVar(&s.istioInit, "istio-init", false, "pods that still have an init container istio-init")
@@ -61,7 +62,8 @@ func (s selection) has(p fleet.Pod) bool {
 	if s == (selection{}) {
 		return p.State != terms.Captured
 	}
-	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == terms.Exempt || s.outdated && p.State == terms.Outdated || s.istioInit && p.IstioInit
+	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == terms.Exempt ||
+		s.outdated && p.State == terms.Outdated || s.istioInit && p.IstioInit
 }
 
 // podList is the result of the command.

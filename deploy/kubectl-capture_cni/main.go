@@ -103,10 +103,12 @@ for explain, trace and report; ClusterRole capture-cni-operator-test
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o),
+		precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
 	o.complete(command)
 	const inherited = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
-	command.SetUsageTemplate(strings.Replace(command.UsageTemplate(), inherited, `Use "{{.Root.CommandPath}} --help" for the flags of all commands.`, 1))
+	command.SetUsageTemplate(strings.Replace(command.UsageTemplate(), inherited,
+		`Use "{{.Root.CommandPath}} --help" for the flags of all commands.`, 1))
 	return command
 }
 

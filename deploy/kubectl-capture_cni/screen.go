@@ -98,7 +98,9 @@ func colourOf(word string) string {
 	switch word {
 	case string(fleet.Ready), string(fleet.Removed), string(terms.Captured), "ok", "passed":
 		return green
-	case string(fleet.Waiting), string(fleet.Unreported), string(terms.Unknown), string(terms.Outdated), string(terms.Changed), string(terms.Foreign), string(terms.InjectedLater), string(terms.Exempt), "note", "skipped":
+	case string(fleet.Waiting), string(fleet.Unreported),
+		string(terms.Unknown), string(terms.Outdated), string(terms.Changed), string(terms.Foreign), string(terms.InjectedLater),
+		string(terms.Exempt), "note", "skipped":
 		return yellow
 	case string(fleet.Faulty), string(fleet.Stale), string(fleet.NoAgent), "problem", "failed":
 		return red

@@ -46,7 +46,9 @@ by get and list, with --wait also by watch, and nothing on the nodes.`,
 
 // waitUntilGood watches the fleet until nothing needs attention, or the time is over, and
 // writes its progress. It returns the last state.
-func waitUntilGood(ctx context.Context, client *fleet.Client, namespace string, timeout time.Duration, progress io.Writer) (last *fleet.Fleet, err error) {
+func waitUntilGood(
+	ctx context.Context, client *fleet.Client, namespace string, timeout time.Duration, progress io.Writer,
+) (last *fleet.Fleet, err error) {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = fmt.Errorf("the API server has not answered within %s", timeout)

@@ -75,7 +75,8 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 func writeAllNodes(out io.Writer, all []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "VERSION", "MODE", "BACKEND", "MESHED", "AGENT"}}
 	for _, node := range all {
-		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version, string(node.Mode), node.Backend, fmt.Sprint(node.Meshed), node.Agent)
+		nodes.add(node.Name, string(node.State), age(node.Reported), node.Version,
+			string(node.Mode), node.Backend, fmt.Sprint(node.Meshed), node.Agent)
 	}
 	nodes.writeBelow(out)
 }

@@ -54,7 +54,8 @@ func (r *Report) checkInjectors(c *Cluster) {
 		r.add(OK, subject, "", "it injects without istio-init, for provider %s", provider)
 	}
 	if len(c.Injectors) == 0 && len(c.running(linkerdCNI)) == 0 {
-		r.add(Note, "istiod", "install istiod with pilot.cni.enabled=true", "no configuration of an injector was found: pods are in the mesh once they are injected")
+		r.add(Note, "istiod", "install istiod with pilot.cni.enabled=true",
+			"no configuration of an injector was found: pods are in the mesh once they are injected")
 	}
 	r.chooseMode(providers)
 }
@@ -63,12 +64,14 @@ func (r *Report) chooseMode(providers map[string]bool) {
 	openshift := r.Values["platform"] == "openshift"
 	switch {
 	case providers["multus"] && providers["default"]:
-		r.add(Problem, "istiod", "set pilot.cni.provider alike in all revisions", "its revisions inject for provider default and for multus: one mode serves one of them")
+		r.add(Problem, "istiod", "set pilot.cni.provider alike in all revisions",
+			"its revisions inject for provider default and for multus: one mode serves one of them")
 	case providers["multus"] && !openshift:
 		r.Values["mode"] = "multus"
 	case providers["default"] && openshift:
 		r.Values["mode"] = "multus-chain"
-		r.add(Note, "mode", "deploy/guides/openshift.md", "provider default on OpenShift needs the auxiliary chain of Multus, from 4.19; or set pilot.cni.provider=multus")
+		r.add(Note, "mode", "deploy/guides/openshift.md",
+			"provider default on OpenShift needs the auxiliary chain of Multus, from 4.19; or set pilot.cni.provider=multus")
 	}
 }
 
@@ -91,7 +94,8 @@ func (r *Report) checkMeshes(c *Cluster) {
 	}
 	if len(c.running(ztunnel)) > 0 {
 		found = true
-		r.add(Problem, "ambient mode", "disable ambient mode, or keep istio-cni", "ztunnel runs in the cluster: capture-cni is not for clusters with ambient mode")
+		r.add(Problem, "ambient mode", "disable ambient mode, or keep istio-cni",
+			"ztunnel runs in the cluster: capture-cni is not for clusters with ambient mode")
 	}
 	if !found && c.DaemonSets != nil {
 		r.add(OK, "other meshes", "", "no plugin of another mesh, no ambient mode")
@@ -100,9 +104,11 @@ func (r *Report) checkMeshes(c *Cluster) {
 
 func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	if c.IstioCNI != nil && c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {
-		r.add(Problem, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode", "it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
+		r.add(Problem, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode",
+			"it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
 		return
 	}
 	r.Guide = "deploy/guides/migrate-istio-cni.md"
-	r.add(Note, "istio-cni", "follow "+r.Guide+", from its first step on", "it is in namespace %s: where both are in one list, no pod of the mesh starts", namespace)
+	r.add(Note, "istio-cni", "follow "+r.Guide+", from its first step on",
+		"it is in namespace %s: where both are in one list, no pod of the mesh starts", namespace)
 }

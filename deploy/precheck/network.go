@@ -29,7 +29,8 @@ func (r *Report) checkCilium(c *Cluster) {
 	if settings["cni-exclusive"] == "true" && !allLoadDropIns(c) {
 		good = false
 		r.add(Problem, "cilium", exclusive,
-			"with cni.exclusive it removes entries of other plugins from the list, and pods start uncaptured. Only runtimes that load drop-ins are safe (containerd 2.1, CRI-O 1.33)")
+			"with cni.exclusive it removes entries of other plugins from the list, and pods start uncaptured. "+
+				"Only runtimes that load drop-ins are safe (containerd 2.1, CRI-O 1.33)")
 	}
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
@@ -64,7 +65,8 @@ func (r *Report) checkCalico(c *Cluster) {
 	switch {
 	case c.Felix == nil:
 	case c.Felix.Spec.BPFEnabled && c.Felix.Spec.BPFConnectTimeLoadBalancing != "Disabled":
-		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default", "its eBPF data plane balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default",
+			"its eBPF data plane balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	default:
 		r.add(OK, "calico", "", "its settings do not affect the addresses of Services")
 	}
@@ -90,7 +92,8 @@ func (r *Report) checkNamespace(c *Cluster) {
 		r.add(Note, "namespace", next, "%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
 		r.Commands = append(r.Commands, commands...)
 	default:
-		r.add(Problem, "namespace", next, "%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged",
+		r.add(Problem, "namespace", next,
+			"%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged",
 			r.namespace, c.Namespace.Labels[podSecurity])
 	}
 }

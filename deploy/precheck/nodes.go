@@ -35,7 +35,11 @@ func (r *Report) checkVersion(version string) {
 // Distributions by a part of the kubelet's version, and by a node's label.
 var (
 	platformVersions = map[string]string{"+k0s": "k0s", "+k3s": "k3s", "+rke2": "rke2", "-gke.": "gke"}
-	platformLabels   = map[string]string{"node.openshift.io/os_id": "openshift", "microk8s.io/cluster": "microk8s", "minikube.k8s.io/name": "minikube"}
+	platformLabels   = map[string]string{
+		"node.openshift.io/os_id": "openshift",
+		"microk8s.io/cluster":     "microk8s",
+		"minikube.k8s.io/name":    "minikube",
+	}
 )
 
 // platformOf returns the chart's platform for a node.
@@ -86,7 +90,8 @@ func (r *Report) checkLeftOut(c *Cluster) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(names)) {
-		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there", "left out, as no agent can run there (%s): %s", kind, fleet.Some(names[kind]))
+		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there",
+			"left out, as no agent can run there (%s): %s", kind, fleet.Some(names[kind]))
 	}
 }
 
@@ -118,7 +123,8 @@ func (r *Report) checkNodes(c *Cluster) {
 		r.Values["platform"] = names[0]
 		r.add(OK, "platform", "", "%s", names[0])
 	default:
-		r.add(Problem, "platform", "set the platform of most nodes, and a pool for each of the others: deploy/guides/nodes.md", "nodes of several platforms: %s", strings.Join(names, ", "))
+		r.add(Problem, "platform", "set the platform of most nodes, and a pool for each of the others: deploy/guides/nodes.md",
+			"nodes of several platforms: %s", strings.Join(names, ", "))
 	}
 	if len(oldKernels) > 0 {
 		r.Values["netconf.backend"] = "iptables"
@@ -134,7 +140,8 @@ func (r *Report) checkNodes(c *Cluster) {
 		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", fleet.Some(foreign))
 	}
 	if len(silent) > 0 {
-		r.add(Note, "runtime", "", "does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", fleet.Some(silent))
+		r.add(Note, "runtime", "",
+			"does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", fleet.Some(silent))
 	}
 	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels)+len(unknownKernels) == 0 {
 		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))

@@ -49,7 +49,13 @@ func (s *sbom) add(a archive, version string, files build.Files) error {
 func (s *sbom) module(name, version string) string {
 	url := "pkg:golang/" + name + "@" + version
 	if !slices.ContainsFunc(s.components, func(c cyclonedx.Component) bool { return c.BOMRef == url }) {
-		s.components = append(s.components, cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: url})
+		s.components = append(s.components, cyclonedx.Component{
+			BOMRef:     url,
+			Type:       cyclonedx.ComponentTypeLibrary,
+			Name:       name,
+			Version:    version,
+			PackageURL: url,
+		})
 	}
 	return url
 }
@@ -58,7 +64,11 @@ func (s *sbom) module(name, version string) string {
 func (s *sbom) encode(version string) ([]byte, error) {
 	document := cyclonedx.NewBOM()
 	document.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
-		BOMRef: "capture-cni", Type: cyclonedx.ComponentTypeApplication, Name: "capture-cni", Version: version, PackageURL: "pkg:golang/github.com/capture-cni/capture-cni@v" + version,
+		BOMRef:     "capture-cni",
+		Type:       cyclonedx.ComponentTypeApplication,
+		Name:       "capture-cni",
+		Version:    version,
+		PackageURL: "pkg:golang/github.com/capture-cni/capture-cni@v" + version,
 	}}
 	document.Components, document.Dependencies = &s.components, &s.dependencies
 	var out bytes.Buffer

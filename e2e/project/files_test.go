@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // directReads are the files that open a file by os, and why none of them can be a pipe, which
@@ -53,5 +54,35 @@ func TestFilesAreOpenedByHost(t *testing.T) {
 		if !found[name] {
 			t.Errorf("%s opens no file: it needs no exception", name)
 		}
+	}
+}
+
+// TestColumns holds the lines of the product at a length that an editor and a review show
+// whole. A tab counts as one column.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	const widest = 140
+	lines := 0
+	for _, area := range []string{"config", "plugin", "install", "deploy"} {
+		walk(t, area, func(path string) {
+			if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+			}
+			number := 0
+			for line := range strings.Lines(string(content)) {
+				number++
+				lines++
+				if columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > widest {
+					t.Errorf("%s:%d has %d columns: expected at most %d", path, number, columns, widest)
+				}
+			}
+		})
+	}
+	if lines == 0 {
+		t.Error("no line was read")
 	}
 }

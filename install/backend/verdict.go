@@ -85,7 +85,8 @@ func (v Verdict) Fault(asked config.Backend) error {
 	case v.Asked == asked && v.Chosen == "":
 		return errors.New(v.Reason)
 	case v.Asked != asked && asked == Auto:
-		return errors.New(`the backend is "auto", and this node was not tested since it booted: run capture-cni-node backend, or delete the agent's pod`)
+		return errors.New(`the backend is "auto", and this node was not tested since it booted: ` +
+			`run capture-cni-node backend, or delete the agent's pod`)
 	}
 	return nil
 }
@@ -96,7 +97,8 @@ func (v Verdict) Notes(asked config.Backend) (notes []string) {
 		return nil
 	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
-		notes = append(notes, fmt.Sprintf("backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason))
+		notes = append(notes,
+			fmt.Sprintf("backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason))
 	}
 	if v.NoTProxy != "" {
 		notes = append(notes, "no pods of the mesh with interceptionMode TPROXY: "+v.NoTProxy)

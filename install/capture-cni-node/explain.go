@@ -61,7 +61,8 @@ it shows the last ADD alone:
 		},
 	}
 	packet.declare(command.Flags(), "that of the pod's routes")
-	command.Flags().StringVar(&scope, "scope", scopeAll, "what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
+	command.Flags().StringVar(&scope, "scope", scopeAll,
+		"what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
 	command.Flags().StringVarP(&form, "output", "o", "text", "text or json")
 	return command
 }

@@ -50,7 +50,8 @@ the API server: it asks the agent for pods.`,
 			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round})
 		},
 	}
-	command.Flags().StringVar(&policy, "policy", string(guard.InPlace), "what to do with a pod that is not in the desired state: inPlace, report or evict")
+	command.Flags().StringVar(&policy, "policy", string(guard.InPlace),
+		"what to do with a pod that is not in the desired state: inPlace, report or evict")
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "address of /healthz and /metrics")
 	command.Flags().DurationVar(&round, "round", 30*time.Second, "interval of the checks of each pod")
 	return command
@@ -105,10 +106,12 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 	settings.Conf, settings.Socket, settings.BaselineDir = o.Entry.Conf, o.GuardSocket(), o.GuardDirectory()
 	settings.HistoryDir = history.Directory(o.AgentSocket())
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
-		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard", settings.Policy, config.NFTables, settings.Conf.Backend)
+		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard",
+			settings.Policy, config.NFTables, settings.Conf.Backend)
 	}
 	if o.runtime == nil {
-		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: set --cri-socket (paths.criSocket), or use no guard")
+		return nil, errors.New("--cri-socket is none, and the guard lists pods through the runtime: " +
+			"set --cri-socket (paths.criSocket), or use no guard")
 	}
 	return guard.New(settings, cri.NewLocator(o.runtime), lookup.Agent{Socket: o.PodsSocket()}, o.log, registry), nil
 }

@@ -67,7 +67,10 @@ Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`
 		klog.SetSlogLogger(o.log) // the API client's
 		return nil
 	}
-	for _, c := range []*cobra.Command{runCommand(o), guardCommand(o), backendCommand(o), explainCommand(o), reportCommand(o), uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o)} {
+	for _, c := range []*cobra.Command{
+		runCommand(o), guardCommand(o), backendCommand(o), explainCommand(o), reportCommand(o),
+		uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o),
+	} {
 		o.declare(c.Flags())
 		c.PreRunE = func(*cobra.Command, []string) error { return o.prepare() }
 		command.AddCommand(c)

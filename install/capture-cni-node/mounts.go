@@ -25,7 +25,8 @@ func (o *options) untilDeleted(mounts ...string) task {
 			for _, mount := range mounts {
 				if host.IsDeleted(mount) {
 					onNode := strings.TrimPrefix(mount, strings.TrimSuffix(o.Root, "/"))
-					return fmt.Errorf("%s was deleted on the node, and the container's mount still shows the deleted directory: restart the container", onNode)
+					return fmt.Errorf("%s was deleted on the node, and the container's mount still shows the deleted directory: "+
+						"restart the container", onNode)
 				}
 			}
 			select {
@@ -49,7 +50,8 @@ func (o *options) agentMounts() []string {
 // guardMounts returns the directories that the guard shares with the agent, the plugin
 // and the runtime.
 func (o *options) guardMounts() []string {
-	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()), history.Directory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
+	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()),
+		history.Directory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
 }
 
 // socketDirectories returns the directories of the CRI sockets.

@@ -46,22 +46,36 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	o.Node = settings.Default("/")
 	c := &o.Credentials
 	flags.StringVar(&o.Root, "root", o.Root, "path of the node's file system in the agent's own")
-	flags.StringVar((*string)(&o.Mode), "mode", string(o.Mode), "how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
-	flags.BoolVar(&o.BesideIstioCNI, "beside-istio-cni", false, "write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
-	flags.StringVar(&o.NetDir, "net-dir", o.NetDir, "directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
+	flags.StringVar((*string)(&o.Mode), "mode", string(o.Mode),
+		"how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
+	flags.BoolVar(&o.BesideIstioCNI, "beside-istio-cni", false,
+		"write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
+	flags.StringVar(&o.NetDir, "net-dir", o.NetDir,
+		"directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.BinDirs, "bin-dir", o.BinDirs, "directories of the runtime's plugins, on the node; can be repeated")
-	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory of the credentials and the agent's state, on the node; must survive a reboot")
-	flags.StringVar(&o.RunDir, "run-dir", o.RunDir, "directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
-	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "", "with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, for a line that recreates the entry at boot; empty: none")
+	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
+		"directory of the credentials and the agent's state, on the node; must survive a reboot")
+	flags.StringVar(&o.RunDir, "run-dir", o.RunDir,
+		"directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "",
+		"with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, "+
+			"for a line that recreates the entry at boot; empty: none")
 	flags.StringVar(&o.Binary, "plugin", o.Binary, "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "further keys of the plugin's entry: a JSON object, or a file with one")
-	flags.BoolVar(&o.tryKernel, "try-kernel", true, "use what capture-cni-node backend found since the node booted; false: the backend is not tested")
-	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket}, "the runtime's CRI socket, in the agent's own file system; can be repeated: the agent uses the one at which the kubelet's runtime answers; auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; none: the agent does not ask the runtime")
+	flags.BoolVar(&o.tryKernel, "try-kernel", true,
+		"use what capture-cni-node backend found since the node booted; false: the backend is not tested")
+	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket},
+		"the runtime's CRI socket, in the agent's own file system; "+
+			"can be repeated: the agent uses the one at which the kubelet's runtime answers; "+
+			"auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; "+
+			"none: the agent does not ask the runtime")
 	flags.StringVar(&o.Owner, "owner", o.Owner, "release of this agent; one release owns a node")
 	flags.StringVar(&c.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&c.ServiceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
 	flags.StringVar(&c.Node, "node-name", os.Getenv("NODE_NAME"), "Node to bind tokens to; deleting the Node revokes them; empty: none")
-	flags.BoolVar(&c.OnNode, "token-on-node", true, "install credentials for the API server, with which the plugin reads pods while the agent does not answer; false: remove them, which needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
+	flags.BoolVar(&c.OnNode, "token-on-node", true,
+		"install credentials for the API server, with which the plugin reads pods while the agent does not answer; "+
+			"false: remove them, which needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 	flags.DurationVar(&c.TTL, "token-ttl", 24*time.Hour, "lifetime of the plugin's token; the agent renews it after half of that")
 	flags.StringVar(&c.Server, "api-server", "", "URL of the API server, as the node reaches it; empty: the URL that the agent uses")
 	flags.StringVar(&c.CAFile, "ca-file", inCluster+"ca.crt", "certificates of the cluster's CA, in the agent's own file system")
@@ -89,7 +103,8 @@ func (o *options) prepare() (err error) {
 	if o.TmpfilesDir != "" {
 		for _, flag := range []struct{ name, path string }{{"tmpfiles-dir", o.TmpfilesDir}, {"net-dir", o.NetDir}, {"state-dir", o.StateDir}} {
 			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles' configuration can't express it
-				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, an absolute path without white space, quotes and backslashes", flag.name, flag.path))
+				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, "+
+					"an absolute path without white space, quotes and backslashes", flag.name, flag.path))
 			}
 		}
 	}
@@ -106,9 +121,11 @@ func (o *options) prepare() (err error) {
 	switch pods := o.PodsSocket(); {
 	case err != nil:
 	case len(pods) > socket.MaxPath:
-		faults = append(faults, fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), socket.MaxPath))
+		faults = append(faults,
+			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), socket.MaxPath))
 	case pods == "" && !o.Credentials.OnNode:
-		faults = append(faults, errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))
+		faults = append(faults,
+			errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))
 	}
 	o.Credentials.Pod = record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
 	o.sockets, err = o.findSockets()

@@ -28,7 +28,8 @@ var packetFlagNames = []string{"from", "as", "udp", "in", "interface", "mark"}
 
 // declare takes what the interface is by default.
 func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
-	flags.StringVar(&f.to, "to", "", "trace the first packet of a connection to this IP:PORT: print which rule decides about it, and its path; empty: no trace")
+	flags.StringVar(&f.to, "to", "",
+		"trace the first packet of a connection to this IP:PORT: print which rule decides about it, and its path; empty: no trace")
 	flags.StringVar(&f.from, "from", "", "with --to: the packet's source, IP or IP:PORT; empty: a source that no rule names")
 	flags.StringVar(&f.as, "as", "", "with --to: the sending process, UID:GID; empty: a user and a group that no rule names")
 	flags.BoolVar(&f.udp, "udp", false, "with --to: UDP instead of TCP")

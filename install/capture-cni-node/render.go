@@ -111,7 +111,8 @@ func (o *options) rulesText(pod *corev1.Pod, addresses []string) (string, error)
 	rules := decision.Rules
 	var text strings.Builder
 	writeRemarks(&text, decision, "# %s: %s\n")
-	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s", described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
+	fmt.Fprintf(&text, "# intent: %s\n\n# nft -f\n%s\n# iptables-restore --noflush\n%s",
+		described, rules, iptables.RestoreText(rules, capture.IPv4, nil))
 	if len(rules.For(capture.IPv6).Chains) > 0 {
 		fmt.Fprintf(&text, "\n# ip6tables-restore --noflush\n%s", iptables.RestoreText(rules, capture.IPv6, nil))
 	}

@@ -73,7 +73,9 @@ func (o *options) parts(ctx context.Context, scope, address string) []bundle.Par
 		n := node.New(o.Node, nil, o.runtime, o.log)
 		parts = append(parts,
 			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
-			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any { return preflight.Check(ctx, o.Node, o.runtime) })})
+			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any {
+				return preflight.Check(ctx, o.Node, o.runtime)
+			})})
 		parts = append(parts, n.Evidence()...)
 	}
 	if scope != scopeNode {

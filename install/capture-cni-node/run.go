@@ -48,10 +48,15 @@ the node is clean. The end of the process changes nothing on the node.`,
 	flags.StringVar(&a.state, "state", "present", "desired state of the node: present or absent")
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
-	flags.StringVar(&a.untaint, "untaint", "", "key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
-	flags.BoolVar(&a.postsEvents, "events", true, "post Events on pods with errors or warnings; needs the permission to create and patch Events")
-	flags.BoolVar(&a.evicts, "evict", false, "evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
-	flags.BoolVar(&a.publishes, "lease", true, "publish the node's state in a Lease of the agent's namespace (POD_NAMESPACE); needs --node-name and the permission to get, create and update Leases there")
+	flags.StringVar(&a.untaint, "untaint", "",
+		"key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
+	flags.BoolVar(&a.postsEvents, "events", true,
+		"post Events on pods with errors or warnings; needs the permission to create and patch Events")
+	flags.BoolVar(&a.evicts, "evict", false,
+		"evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
+	flags.BoolVar(&a.publishes, "lease", true,
+		"publish the node's state in a Lease of the agent's namespace (POD_NAMESPACE); "+
+			"needs --node-name and the permission to get, create and update Leases there")
 	return command
 }
 
@@ -84,7 +89,11 @@ func (a *agent) run(ctx context.Context) error {
 		if own := a.Credentials.Pod; !absent && !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
 			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
 		}
-		answerer = pods.New(pods.Settings{Socket: a.PodsSocket(), Node: a.Credentials.Node, Meshes: a.Entry.Conf.Capture.Meshes}, api, a.registry, a.log)
+		answerer = pods.New(pods.Settings{
+			Socket: a.PodsSocket(),
+			Node:   a.Credentials.Node,
+			Meshes: a.Entry.Conf.Capture.Meshes,
+		}, api, a.registry, a.log)
 	}
 	ready := func() error { return cmp.Or(a.refusals.Fault(), answerer.Ready()) }
 	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), ready, a.registry, a.log)

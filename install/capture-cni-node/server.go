@@ -81,7 +81,8 @@ func listen(ctx context.Context, address string, log *slog.Logger) net.Listener 
 			return listener
 		}
 		if attempt == 0 {
-			log.Error("probes and metrics are not served: free the port, or set another one (--listen)", "error", err, "retried_every", listenInterval.String())
+			log.Error("probes and metrics are not served: free the port, or set another one (--listen)",
+				"error", err, "retried_every", listenInterval.String())
 		}
 		select {
 		case <-ctx.Done():

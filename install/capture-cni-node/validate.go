@@ -48,7 +48,8 @@ port is in use, 13 unknown for lack of an address or a route, 1 any other error.
 	flags.DurationVar(&s.Budget, "budget", 30*time.Second, "how long to wait for the rules; 0: one attempt")
 	flags.StringVar((*string)(&s.Families), "family", string(s.Families),
 		"families to prove: auto (those that the mesh captures), ipv4, ipv6 or both")
-	flags.IPSliceVar(&destinations, "destination", destinations, "address that outbound connects to, one per family; set it for pods that capture only some ranges")
+	flags.IPSliceVar(&destinations, "destination", destinations,
+		"address that outbound connects to, one per family; set it for pods that capture only some ranges")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.Direction, s.Port = validate.Direction(args[0]), *outbound
 		if s.Direction == validate.Inbound {

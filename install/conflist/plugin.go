@@ -44,7 +44,8 @@ func CheckAuxiliaryChain(text []byte, name string) error {
 		switch {
 		case !strings.HasPrefix(plugin.Type, "multus"):
 		case plugin.Chain == "":
-			return fmt.Errorf("the configuration of Multus has no auxiliaryCNIChainName: expected %q, which needs Multus 4.2.1 or newer (OpenShift 4.19)", name)
+			return fmt.Errorf("the configuration of Multus has no auxiliaryCNIChainName: "+
+				"expected %q, which needs Multus 4.2.1 or newer (OpenShift 4.19)", name)
 		case plugin.Chain != name:
 			return fmt.Errorf("the auxiliaryCNIChainName of Multus is %q: expected %q, the last part of --net-dir", Shown(plugin.Chain), name)
 		default:

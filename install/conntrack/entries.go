@@ -114,7 +114,9 @@ func number(data []byte) uint32 {
 
 // dump returns the parsed objects of a dump, at most most of them. complete reports
 // whether these are all. It leaves out those for which parse returns false.
-func dump[T any](ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool)) (found []T, complete bool, err error) {
+func dump[T any](
+	ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool),
+) (found []T, complete bool, err error) {
 	s, err := nlsocket.Dial(protocol)
 	if err != nil {
 		return nil, false, err

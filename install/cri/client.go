@@ -96,7 +96,8 @@ func (c *Client) failed(request string, err error) error {
 	if slices.ContainsFunc(c.sockets, exists) {
 		return fmt.Errorf("%s: %w", request, err)
 	}
-	return fmt.Errorf("%s: %w at %s: is the runtime running, and is this its socket (--cri-socket, paths.criSocket)?", request, ErrNoSocket, strings.Join(c.sockets, ", "))
+	return fmt.Errorf("%s: %w at %s: is the runtime running, and is this its socket (--cri-socket, paths.criSocket)?",
+		request, ErrNoSocket, strings.Join(c.sockets, ", "))
 }
 
 func exists(path string) bool {

@@ -41,7 +41,8 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 			return fmt.Errorf("%w: CRI events are disabled in the runtime", ErrNoEvents)
 		case err != nil:
 			return c.failed("receiving the runtime's events", err)
-		case event.ContainerId == event.GetPodSandboxStatus().GetId() && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		case event.ContainerId == event.GetPodSandboxStatus().GetId() &&
+			event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
 			began()
 		}
 	}

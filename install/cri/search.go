@@ -57,7 +57,9 @@ func (s *search) Invoke(ctx context.Context, method string, request, answer any,
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (s *search) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func (s *search) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	conn, err := s.find(ctx)
 	if err != nil {
 		return nil, err
@@ -170,7 +172,8 @@ func undecided(candidates []candidate) error {
 			answers[i] = c.socket + " does not answer as a container runtime: " + c.err.Error()
 		}
 	}
-	return fmt.Errorf("can't tell which runtime is the kubelet's (%s): check the runtime, or set --cri-socket (paths.criSocket)", strings.Join(answers, "; "))
+	return fmt.Errorf("can't tell which runtime is the kubelet's (%s): check the runtime, or set --cri-socket (paths.criSocket)",
+		strings.Join(answers, "; "))
 }
 
 // distinct leaves out sockets that do not exist or are links to others.

@@ -118,7 +118,8 @@ func (o Other) Describe() (what, do string) {
 	}
 	switch {
 	case o.Decision == allowed && !conflist.Plugin{Type: o.Plugin}.IsIstioCNI():
-		return what + ", which captures pods with a proxy of its own", "no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
+		return what + ", which captures pods with a proxy of its own",
+			"no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
 	case o.Decision == allowed:
 		return what + ", and besideIstioCNI is set" + twice, retire
 	case o.Decision == Refused && o.ambient:

@@ -42,7 +42,8 @@ func ChainFault(net Net) error {
 			err = conflist.CheckPlugin(text)
 		}
 		if err != nil && name != ChainedName {
-			errs = append(errs, fmt.Errorf("%s/%s, which another program wrote, is no plugin's configuration (%w): Multus skips the whole chain, and pods start uncaptured; correct or delete that file", net.Path(), name, err))
+			errs = append(errs, fmt.Errorf("%s/%s, which another program wrote, is no plugin's configuration (%w): "+
+				"Multus skips the whole chain, and pods start uncaptured; correct or delete that file", net.Path(), name, err))
 		}
 	}
 	return errors.Join(errs...)

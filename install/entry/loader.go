@@ -109,7 +109,8 @@ func (n Net) Called() error {
 	}
 	for _, set := range found.sets {
 		if !slices.ContainsFunc(set, func(p primary) bool { return p.names([]string{conflist.PluginType}) }) {
-			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir", set[0].File))
+			err = errors.Join(err, fmt.Errorf("the runtime may load %s, which has no entry: new pods would start without the plugin; "+
+				"delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir", set[0].File))
 		}
 	}
 	if err != nil && len(found.skipped) > 0 {

@@ -37,7 +37,8 @@ func restoreOriginal(net Net, conf string) error {
 	case err == nil && bytes.Equal(current, text):
 		return net.Remove(original)
 	case err == nil:
-		return fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, differs from the %[3]s that its owner has written since: delete %[2]s", net.Path(), original, conf)
+		return fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, "+
+			"differs from the %[3]s that its owner has written since: delete %[2]s", net.Path(), original, conf)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -47,7 +48,9 @@ func restoreOriginal(net Net, conf string) error {
 		without, _ = list.Without()
 	}
 	if found, err := net.Has(made); err != nil || found && !isMadeOf(net, without, original) {
-		return errors.Join(err, fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, would replace %[3]s, which another program has written: delete %[2]s, or rename it to %[4]s and delete %[3]s", net.Path(), original, made, conf))
+		return errors.Join(err, fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, "+
+			"would replace %[3]s, which another program has written: "+
+			"delete %[2]s, or rename it to %[4]s and delete %[3]s", net.Path(), original, made, conf))
 	}
 	return net.Rename(original, conf)
 }

@@ -44,7 +44,8 @@ func (o owned) Fault(net Net, entry []byte) error {
 // the agent's.
 func CheckMaxConfNum(mode terms.Mode, most *int, source string) error {
 	if mode == terms.Owned && most != nil && *most != 1 {
-		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's", source, *most)
+		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's",
+			source, *most)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func primaries(net Net) (found []primary, err error) {
 	for _, set := range choices.sets {
 		i := slices.IndexFunc(set, func(p primary) bool { return !p.isLoopback() })
 		if i < 0 {
-			return nil, Waiting(set[0].File + ", which the runtime loads, has loopback alone: the interface plugin has not been installed yet, or its file sorts after this one")
+			return nil, Waiting(set[0].File + ", which the runtime loads, has loopback alone: " +
+				"the interface plugin has not been installed yet, or its file sorts after this one")
 		}
 		p := set[i]
 		if !slices.ContainsFunc(found, func(other primary) bool { return other.File == p.File }) {
@@ -101,7 +102,8 @@ func (n Net) read(name string, own bool) (p primary, err error) {
 	case errors.Is(err, fs.ErrNotExist), link != "" && errors.Is(err, host.ErrNotRegular):
 		return p, Waiting(fmt.Sprintf("%s in %s can't be read: %v", name, n.Path(), err))
 	case link != "":
-		return p, fmt.Errorf("%s/%s is a link to %s, which the agent does not follow: replace the link by a copy of that file, or ask its owner to", n.Path(), name, link)
+		return p, fmt.Errorf("%s/%s is a link to %s, which the agent does not follow: "+
+			"replace the link by a copy of that file, or ask its owner to", n.Path(), name, link)
 	default:
 		return p, err
 	}
@@ -170,7 +172,8 @@ func (n Net) readDropIns(p *primary, own bool) error {
 		text, readErr := directory.Read(name)
 		plugin, parseErr := libcni.NetworkPluginConfFromBytes(text)
 		if readErr != nil || parseErr != nil {
-			return Waiting(fmt.Sprintf("%s can't be loaded: %s/%s is no plugin's configuration: correct or delete that file", p.File, directory.Path(), name))
+			return Waiting(fmt.Sprintf("%s can't be loaded: %s/%s is no plugin's configuration: correct or delete that file",
+				p.File, directory.Path(), name))
 		}
 		p.types = append(p.types, plugin.Network.Type)
 	}
@@ -181,7 +184,8 @@ func (n Net) readDropIns(p *primary, own bool) error {
 func (p primary) Accepts(mode terms.Mode) error {
 	switch {
 	case p.conf && mode == terms.DropIn, p.alone != "" && mode == terms.Insert:
-		return fmt.Errorf("%s %s, to which mode %s can't add the entry: use mode %q, which leaves the file alone", p.File, p.alone, mode, terms.Owned)
+		return fmt.Errorf("%s %s, to which mode %s can't add the entry: use mode %q, which leaves the file alone",
+			p.File, p.alone, mode, terms.Owned)
 	case p.List.LoadOnlyInlinedPlugins && mode == terms.DropIn:
 		return fmt.Errorf("%s has loadOnlyInlinedPlugins: the runtime loads no drop-in; use mode %q", p.File, terms.Insert)
 	}
@@ -197,7 +201,8 @@ func (p primary) checkVersion() error {
 		return fmt.Errorf("%s has no cniVersion, which means 0.1.0 without chained plugins: set 0.3.0 or newer", p.File)
 	}
 	if !slices.Contains(version.VersionsStartingFrom("0.3.0").SupportedVersions(), p.List.CNIVersion) {
-		return fmt.Errorf("%s has cniVersion %s, which the plugin does not support: expected 0.3.0 to 1.1.0", p.File, conflist.Shown(p.List.CNIVersion))
+		return fmt.Errorf("%s has cniVersion %s, which the plugin does not support: expected 0.3.0 to 1.1.0",
+			p.File, conflist.Shown(p.List.CNIVersion))
 	}
 	if !p.List.HasOthers() {
 		return conflist.ErrNoInterfacePlugin

@@ -61,7 +61,10 @@ const (
 
 // New returns an Evictor of one node's pods. It evicts none while ready returns an
 // error: the replacement would be uncaptured, too.
-func New(api *kube.Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error, registry prometheus.Registerer, log *slog.Logger) (*Evictor, error) {
+func New(
+	api *kube.Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error,
+	registry prometheus.Registerer, log *slog.Logger,
+) (*Evictor, error) {
 	if nodeName == "" {
 		return nil, errors.New("evicting pods: the agent does not know its node's name; set --node-name")
 	}
@@ -75,7 +78,10 @@ func New(api *kube.Client, nodeName string, meshes []config.MeshName, ready func
 func Metrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
-	return f.Counters("evictions_total", "evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, denied by the agent because it may not evict the pod, failed)", "result", done, refused, denied, failed)
+	return f.Counters("evictions_total",
+		"evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, "+
+			"denied by the agent because it may not evict the pod, failed)",
+		"result", done, refused, denied, failed)
 }
 
 // Request queues a pod for eviction. When the queue is full the request is

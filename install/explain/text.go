@@ -97,7 +97,9 @@ func (k Kernel) write(f *facts) {
 
 func (p Pod) writeAdd(f *facts) {
 	line := fmt.Sprintf("%s: %s", p.Add.Time.UTC().Format(time.RFC3339), p.Add.Verdict)
-	for _, part := range []struct{ format, value string }{{" (%s)", string(p.Add.Reason)}, {" by %s", p.Add.Backend}, {": %s", p.Add.Message}} {
+	for _, part := range []struct{ format, value string }{
+		{" (%s)", string(p.Add.Reason)}, {" by %s", p.Add.Backend}, {": %s", p.Add.Message},
+	} {
 		if part.value != "" {
 			line += fmt.Sprintf(part.format, part.value)
 		}

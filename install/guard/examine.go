@@ -63,11 +63,15 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 // the guard holds the lock of the namespace, so it asks before.
 func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
-		w.desired.exemption = capture.Exemption{Cause: capture.NamespaceExcluded, Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace)}
+		w.desired.exemption = capture.Exemption{
+			Cause:   capture.NamespaceExcluded,
+			Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace),
+		}
 		return nil, Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
 	}
 	if w.later { // not repaired: no edit of a running pod decides on its capture
-		return nil, Finding{State: terms.InjectedLater, Reason: "it was not injected when its sandbox was made, and its annotations were edited since: replace the pod, and find out who edited it"}
+		return nil, Finding{State: terms.InjectedLater, Reason: "it was not injected when its sandbox was made, " +
+			"and its annotations were edited since: replace the pod, and find out who edited it"}
 	}
 	if w.sandbox.NetworkError != nil {
 		return nil, unknown(w.sandbox.NetworkError)
@@ -97,7 +101,9 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
 
 // check observes the namespace and judges what it found. While no transaction was committed to
 // nf_tables there, the last finding stays.
-func (e *examiner) check(ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet) (Finding, kernel.Observation) {
+func (e *examiner) check(
+	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
+) (Finding, kernel.Observation) {
 	question := kernel.Question{Packet: packet}
 	if fresh == nil && w.finding.isSettled() && w.roundsUnchanged%fullCheckEvery != 0 {
 		question.Seen = w.seen

@@ -35,7 +35,15 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (explain.Po
 	if err != nil {
 		return explain.Pod{}, err
 	}
-	p := explain.Pod{Form: explain.Form, Namespace: namespace, Name: name, UID: sandbox.UID, Sandbox: sandbox.ID, Examined: true, NetNS: sandbox.NetNS}
+	p := explain.Pod{
+		Form:      explain.Form,
+		Namespace: namespace,
+		Name:      name,
+		UID:       sandbox.UID,
+		Sandbox:   sandbox.ID,
+		Examined:  true,
+		NetNS:     sandbox.NetNS,
+	}
 	g.asker.askInjected(ctx)
 	later := g.asker.injectedLater(sandbox)
 	if !g.asker.isMeshed(sandbox) && !later {

@@ -53,7 +53,11 @@ func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName)
 	if w.desired.exemption.Cause != "" {
 		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
 	}
-	return Finding{State: terms.Uncaptured, Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: use another runtime class, or remove the pod from the mesh"}
+	return Finding{
+		State: terms.Uncaptured,
+		Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: " +
+			"use another runtime class, or remove the pod from the mesh",
+	}
 }
 
 // isMissing reports whether the pod lacks the desired rules, and a repair or an

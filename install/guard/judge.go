@@ -69,7 +69,8 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	case known && o.Backend != b.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", o.Backend, b.Backend), b
 	case known && noPrograms: // it was captured before the node's backend became nftables
-		return Finding{State: terms.Outdated, Reason: fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: its rules are not compared", o.Backend)}, b
+		return Finding{State: terms.Outdated, Reason: fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
+			"its rules are not compared", o.Backend)}, b
 	case capture.IsStamp(o.Stamp) && o.Stamp != d.stamp:
 		return judgeOutdated(b, o)
 	case o.RulesFault != nil:
@@ -82,8 +83,10 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	switch {
 	case d.changed:
 		return Finding{State: terms.Changed, Reason: "its annotations were edited after its creation; a restart applies them"}, b
-	case capture.StampedIPv6(o.Stamp) == capture.Refused && slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
-		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"}, b
+	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
+		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
+		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; " +
+			"if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"}, b
 	}
 	return Finding{State: terms.Captured}, b
 }

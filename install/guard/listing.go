@@ -84,7 +84,8 @@ func (l *lister) failed(err error) {
 	l.fault = fmt.Errorf("the container runtime does not answer: %w", err)
 	if l.since.IsZero() {
 		l.since = time.Now()
-		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired or evicted, and pods that start or end are not noticed", "error", err)
+		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired or evicted, "+
+			"and pods that start or end are not noticed", "error", err)
 	}
 }
 

@@ -29,13 +29,23 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
-		pods:     f.GaugeVec("pods", "pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, injected_later, unknown, exempt) and `mesh` (istio, linkerd, capture-cni, or none of a pod that was injected later); served by the guard", "state", "mesh"),
-		exempt:   f.GaugeVec("exempt_pods", "pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); served by the guard", "cause"),
-		repairs:  f.Counters("pod_repairs_total", "attempts to repair the rules of a running pod, by `result` (done, failed); served by the guard", "result", done, failed),
-		repeated: f.Counter("pod_repairs_repeated_total", "attempts to repair a pod within ten minutes of the previous attempt; served by the guard"),
+		pods: f.GaugeVec("pods",
+			"pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, "+
+				"injected_later, unknown, exempt) and `mesh` (istio, linkerd, capture-cni, or none of a pod that was injected later); "+
+				"served by the guard",
+			"state", "mesh"),
+		exempt: f.GaugeVec("exempt_pods",
+			"pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); served by the guard", "cause"),
+		repairs: f.Counters("pod_repairs_total",
+			"attempts to repair the rules of a running pod, by `result` (done, failed); served by the guard", "result", done, failed),
+		repeated: f.Counter("pod_repairs_repeated_total",
+			"attempts to repair a pod within ten minutes of the previous attempt; served by the guard"),
 
-		lastListing: f.Gauge("guard_last_listing_timestamp_seconds", "time at which the container runtime last listed its sandboxes, 0 before the first listing; until the next one, the guard examines the pods that it knows"),
-		lastRound:   f.Gauge("guard_last_round_timestamp_seconds", "time at which the guard last had examined all pods that were due; while pods wait, the time since which the first one has waited"),
+		lastListing: f.Gauge("guard_last_listing_timestamp_seconds",
+			"time at which the container runtime last listed its sandboxes, 0 before the first listing; "+
+				"until the next one, the guard examines the pods that it knows"),
+		lastRound: f.Gauge("guard_last_round_timestamp_seconds",
+			"time at which the guard last had examined all pods that were due; while pods wait, the time since which the first one has waited"),
 	}
 }
 

@@ -61,7 +61,13 @@ func (g *Guard) sync(running map[string]cri.Sandbox) {
 	for id, sandbox := range running {
 		later := g.asker.injectedLater(sandbox)
 		if g.watched[id] == nil && (g.asker.isMeshed(sandbox) || later) {
-			g.watched[id] = &watched{sandbox: withoutMetadata(sandbox), mesh: g.asker.meshOf(sandbox), listed: time.Now(), baseline: g.store.load(id), later: later}
+			g.watched[id] = &watched{
+				sandbox:  withoutMetadata(sandbox),
+				mesh:     g.asker.meshOf(sandbox),
+				listed:   time.Now(),
+				baseline: g.store.load(id),
+				later:    later,
+			}
 		}
 	}
 	for id := range g.watched {

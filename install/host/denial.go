@@ -58,10 +58,14 @@ func modeAllows(path string, permissions uint32) bool {
 func DescribeDenial(label, directory string) (what, do string) {
 	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
 		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),
-			"look for the denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`); allow it in that profile, or run the agents unconfined (chart: appArmorProfile.type=Unconfined; before Kubernetes 1.30, by podAnnotations)"
+			"look for the denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`); " +
+				"allow it in that profile, or run the agents unconfined " +
+				"(chart: appArmorProfile.type=Unconfined; before Kubernetes 1.30, by podAnnotations)"
 	}
-	return fmt.Sprintf("the mode of %s allows it, and SELinux gives the agent the label %s, and the directory %s", directory, label, fileLabel(directory)),
-		"look for the denial with `ausearch -m AVC -ts recent` on the node; run the agents with a type that may write there (chart: seLinuxOptions.type=spc_t)"
+	return fmt.Sprintf("the mode of %s allows it, and SELinux gives the agent the label %s, and the directory %s",
+			directory, label, fileLabel(directory)),
+		"look for the denial with `ausearch -m AVC -ts recent` on the node; " +
+			"run the agents with a type that may write there (chart: seLinuxOptions.type=spc_t)"
 }
 
 // fileLabel returns a file's SELinux label.

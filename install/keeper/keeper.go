@@ -43,7 +43,9 @@ type Keeper struct {
 // agent can't answer requests of pods, nil if it can.
 func New(n *node.Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
 	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
-	k.setReport(node.Report{Mode: n.Mode, Findings: []node.Finding{{Part: node.PartOwner, Reason: "the agent has not checked the node yet", Waiting: true}}})
+	k.setReport(node.Report{Mode: n.Mode, Findings: []node.Finding{
+		{Part: node.PartOwner, Reason: "the agent has not checked the node yet", Waiting: true},
+	}})
 	return k
 }
 
@@ -192,7 +194,8 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 
 // repair restores the entry after another program changed the runtime's directory.
 func (k *Keeper) repair(ctx context.Context) {
-	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) || !k.lastReport().IsGood(node.PartBackend) { // the entry comes after what the plugin needs
+	// The entry comes after what the plugin needs.
+	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(node.PartBinary) || !k.lastReport().IsGood(node.PartBackend) {
 		k.resync(ctx, false)
 		return
 	}

@@ -54,7 +54,8 @@ func (k *Keeper) CurrentReport(ctx context.Context) node.Report {
 		report.Add(node.PartEntry, errors.New(last.contended.Reason+": "+last.contended.Next))
 	}
 	if time.Since(last.repaired) < reportWindow {
-		report.Notes = append(slices.Clone(report.Notes), "another program wrote the network configuration lately, and the agent added its entry again")
+		report.Notes = append(slices.Clone(report.Notes),
+			"another program wrote the network configuration lately, and the agent added its entry again")
 	}
 	report.Add(node.PartPods, k.pods())
 	k.metrics.observe(report)

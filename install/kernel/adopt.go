@@ -65,7 +65,8 @@ func adopt(ctx context.Context) error {
 	}
 	err = conntrack.Create(ctx, conntrack.Connections(sockets))
 	if !complete {
-		err = errors.Join(err, fmt.Errorf("the pod has more than %d TCP sockets of one family: the connections of the other sockets are reset", maxSockets))
+		err = errors.Join(err,
+			fmt.Errorf("the pod has more than %d TCP sockets of one family: the connections of the other sockets are reset", maxSockets))
 	}
 	return err
 }

@@ -29,7 +29,8 @@ func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	bases, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
+	bases, err := nfnetlink.List(r,
+		nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,8 @@ func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 			return nil, err
 		}
 		if decides {
-			found = append(found, fmt.Sprintf("chain %q of %s table %q, at %s", base.Name, familyNames[base.Family], base.Table, base.hook.text(base.Family)))
+			found = append(found,
+				fmt.Sprintf("chain %q of %s table %q, at %s", base.Name, familyNames[base.Family], base.Table, base.hook.text(base.Family)))
 		}
 	}
 	legacy, err := legacyInFront(p, last)
@@ -71,7 +73,10 @@ func hasMarker(chains []nfnetlink.ChainName, of nfnetlink.ChainName) bool {
 
 // decides reports whether the chain has rules, or does not accept what none matches.
 func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
-	l := nfnetlink.Listing{Family: c.Family, What: "rules in chain " + c.Name, Limit: nfnetlink.MaxRules, Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, c.Name)}
+	l := nfnetlink.Listing{
+		Family: c.Family, What: "rules in chain " + c.Name, Limit: nfnetlink.MaxRules,
+		Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, c.Name),
+	}
 	rules, err := nfnetlink.ListRules(r, l, c.Table, func(chain string, _ nfnetlink.Attributes) ([]bool, error) {
 		if chain != c.Name {
 			return nil, nil

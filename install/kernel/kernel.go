@@ -34,7 +34,12 @@ func generation(ctx context.Context) (uint32, error) {
 		return 0, err
 	}
 	defer r.Close()
-	found, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETGEN, Single: true, What: "generations", Limit: 1}, func(m nfnetlink.Attributes) ([]uint32, error) {
+	found, err := nfnetlink.List(r, nfnetlink.Listing{
+		Request: unix.NFT_MSG_GETGEN,
+		Single:  true,
+		What:    "generations",
+		Limit:   1,
+	}, func(m nfnetlink.Attributes) ([]uint32, error) {
 		if id := m[unix.NFTA_GEN_ID]; len(id) == 4 {
 			return []uint32{binary.BigEndian.Uint32(id)}, nil
 		}
@@ -68,7 +73,10 @@ func refused(ctx context.Context) (packets uint64, err error) {
 
 // addPackets adds the counters of a chain's rules.
 func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain string) error {
-	l := nfnetlink.Listing{Family: family, What: "rules in chain " + chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes, Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, chain)}
+	l := nfnetlink.Listing{
+		Family: family, What: "rules in chain " + chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes,
+		Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, chain),
+	}
 	_, err := nfnetlink.ListRules(r, l, table, func(of string, rule nfnetlink.Attributes) ([]struct{}, error) {
 		if of != chain {
 			return nil, nil

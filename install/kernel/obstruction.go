@@ -31,7 +31,8 @@ func obstruction(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	chains, err := nfnetlink.List(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
+	chains, err := nfnetlink.List(r,
+		nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, parseBaseChain)
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +63,11 @@ func (c baseChain) isOurs() bool {
 // parseBaseChain returns a base chain, and nothing for any other chain.
 func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	hook, isBase := hookOf(chain)
-	name := nfnetlink.ChainName{Family: chain[nfnetlink.Family][0], Table: nfnetlink.Text(chain[unix.NFTA_CHAIN_TABLE]), Name: nfnetlink.Text(chain[unix.NFTA_CHAIN_NAME])}
+	name := nfnetlink.ChainName{
+		Family: chain[nfnetlink.Family][0],
+		Table:  nfnetlink.Text(chain[unix.NFTA_CHAIN_TABLE]),
+		Name:   nfnetlink.Text(chain[unix.NFTA_CHAIN_NAME]),
+	}
 	if !isBase {
 		return nil, nil
 	}
@@ -109,7 +114,11 @@ func tablesInFront(chains []baseChain, last int32) []*frontTable {
 // obstruction describes the table's first rule that could hide a packet.
 func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
 	of := familyNames[t.family] + " table " + strconv.Quote(t.name)
-	return nfnetlink.First(nfnetlink.ListRules(r, nfnetlink.Listing{Family: t.family, What: "rules of " + of, Limit: nfnetlink.MaxRules}, t.name, func(chain string, rule nfnetlink.Attributes) ([]string, error) {
+	return nfnetlink.First(nfnetlink.ListRules(r, nfnetlink.Listing{
+		Family: t.family,
+		What:   "rules of " + of,
+		Limit:  nfnetlink.MaxRules,
+	}, t.name, func(chain string, rule nfnetlink.Attributes) ([]string, error) {
 		if t.later[chain] {
 			return nil, nil
 		}
@@ -121,7 +130,12 @@ func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
 	}))
 }
 
-var familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev"}
+var familyNames = map[byte]string{
+	unix.NFPROTO_INET:   "inet",
+	unix.NFPROTO_IPV4:   "ip",
+	unix.NFPROTO_IPV6:   "ip6",
+	unix.NFPROTO_NETDEV: "netdev",
+}
 
 // baseHook is a base chain's hook and priority.
 type baseHook struct {

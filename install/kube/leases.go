@@ -29,7 +29,9 @@ func (c *Client) UpdateLease(ctx context.Context, changed *coordination.Lease) (
 // leasesPath is followed by a namespace.
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces"
 
-func lease(ctx context.Context, doing string, request *rest.Request, namespace, name string, body *coordination.Lease, path ...string) (*coordination.Lease, error) {
+func lease(
+	ctx context.Context, doing string, request *rest.Request, namespace, name string, body *coordination.Lease, path ...string,
+) (*coordination.Lease, error) {
 	request.AbsPath(append([]string{leasesPath, namespace, "leases"}, path...)...)
 	if body != nil {
 		request.Body(body)

@@ -164,7 +164,8 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 			options.ResourceVersion, options.ResourceVersionMatch = "", ""
 			continue
 		case large:
-			w.fail(fmt.Errorf("listing the node's pods: ten of them are too large: they, and those after them, are read when they are asked for: %w", err))
+			w.fail(fmt.Errorf("listing the node's pods: ten of them are too large: "+
+				"they, and those after them, are read when they are asked for: %w", err))
 			return kept, nil
 		case err != nil:
 			w.fail(fmt.Errorf("listing the node's pods: %w", err))

@@ -54,7 +54,8 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
 	if len(pods) > 0 {
-		return entry.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; drain the node, or use --force", len(pods), strings.Join(pods, ", ")))
+		return entry.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; "+
+			"drain the node, or use --force", len(pods), strings.Join(pods, ", ")))
 	}
 	return nil
 }
@@ -93,7 +94,8 @@ func purged() []string {
 // Left returns what Clean leaves on the node without purge, as a note; nil for nothing.
 func (n *Node) Left() (notes []string) {
 	if left := n.present(n.Settings.BinDirs, purged()...); len(left) > 0 {
-		notes = append(notes, "left on the node, so that the runtime can delete the pods that were started with the plugin: "+strings.Join(left, ", "))
+		notes = append(notes,
+			"left on the node, so that the runtime can delete the pods that were started with the plugin: "+strings.Join(left, ", "))
 	}
 	return notes
 }
@@ -102,7 +104,10 @@ func (n *Node) Left() (notes []string) {
 // the test of the backend.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
-	for _, path := range []string{config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName), settings.GuardName, backend.DirectoryName} {
+	for _, path := range []string{
+		config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName),
+		settings.GuardName, backend.DirectoryName,
+	} {
 		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
 	}
 	return err

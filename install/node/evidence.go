@@ -75,7 +75,13 @@ func (n *Node) programEvidence(ctx context.Context, directory string, p programs
 	if err != nil {
 		return e, err
 	}
-	e = programEvidence{Path: directory + "/" + p.Name, Mode: info.Mode().String(), Size: info.Size(), Modified: info.ModTime().UTC(), Runs: true}
+	e = programEvidence{
+		Path:     directory + "/" + p.Name,
+		Mode:     info.Mode().String(),
+		Size:     info.Size(),
+		Modified: info.ModTime().UTC(),
+		Runs:     true,
+	}
 	if build, err := buildinfo.Read(file); err == nil {
 		e.Version, e.Go = bundle.Plain(build.Main.Version), bundle.Plain(build.GoVersion)
 	}
@@ -145,7 +151,12 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading the runtime's version: %s", status.Code(err))
 	}
-	e := loadedEvidence{Name: bundle.Plain(version.Name), Version: bundle.Plain(version.Version), BinDirs: []string{}, Networks: []conflist.Outline{}}
+	e := loadedEvidence{
+		Name:     bundle.Plain(version.Name),
+		Version:  bundle.Plain(version.Version),
+		BinDirs:  []string{},
+		Networks: []conflist.Outline{},
+	}
 	loaded, err := n.Runtime.CNIConfig(ctx)
 	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
 		err = errors.New("reading the runtime's status: malformed response")

@@ -45,7 +45,14 @@ type Node struct {
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // the runtime is not asked.
 func New(settings settings.Node, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
-	return &Node{Settings: settings, Store: credentials.New(settings, api), Runtime: runtime, log: log, Mode: settings.Mode, Placed: settings.Mode}
+	return &Node{
+		Settings: settings,
+		Store:    credentials.New(settings, api),
+		Runtime:  runtime,
+		log:      log,
+		Mode:     settings.Mode,
+		Placed:   settings.Mode,
+	}
 }
 
 // Install brings the node into the desired state, as far as it can. It writes the

@@ -43,7 +43,8 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 		if !errors.Is(err, host.ErrLocked) {
 			return err
 		}
-		return fmt.Errorf("%s of release %q runs on the node and would install again what is removed: stop it first, or set its --state to absent (chart: state=absent), or use --force",
+		return fmt.Errorf("%s of release %q runs on the node and would install again what is removed: "+
+			"stop it first, or set its --state to absent (chart: state=absent), or use --force",
 			holderOf(state), nameIn(state, ownerName))
 	})
 	return lock, err

@@ -85,7 +85,8 @@ func (n *Node) credentialsFault() (kubeconfig string, err error) {
 		return n.Store.Fault()
 	}
 	if left := n.credentialFiles(); len(left) > 0 {
-		err = entry.Waiting(fmt.Sprintf("%s: expected no credentials on the node; the agent removes them once every installed plugin gets pods from it", left[0]))
+		err = entry.Waiting(fmt.Sprintf("%s: expected no credentials on the node; "+
+			"the agent removes them once every installed plugin gets pods from it", left[0]))
 	}
 	return n.Settings.StateDir + "/" + config.KubeconfigName, err
 }

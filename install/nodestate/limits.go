@@ -32,7 +32,8 @@ var (
 func isWord(text string) bool { return wordForm.MatchString(text) }
 
 func (p Pod) isValid() bool {
-	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) && isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
+	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) &&
+		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
 }
 
 // texts returns all texts of a state, each of at most maxText bytes.
@@ -66,7 +67,8 @@ func (s State) check() error {
 
 func (p Pods) check() error {
 	for what, length := range map[string][2]int{
-		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts}, "named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
+		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts},
+		"named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
 	} {
 		if length[0] > length[1] {
 			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
@@ -78,7 +80,8 @@ func (p Pods) check() error {
 	}
 	for _, pod := range p.Named {
 		if !pod.isValid() {
-			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case", pod.Name, pod.Namespace, pod.State, pod.Cause)
+			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case",
+				pod.Name, pod.Namespace, pod.State, pod.Cause)
 		}
 	}
 	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {

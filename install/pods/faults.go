@@ -33,7 +33,8 @@ func faultOf(err error, pod record.PodRef) *lookup.Fault {
 	case elsewhere:
 		fault.Kind = lookup.Gone
 	case apierrors.IsUnauthorized(err):
-		fault.Message += ": the API server refuses the agent's token: check the agent's service account, and whether the API server's keys have changed"
+		fault.Message += ": the API server refuses the agent's token: " +
+			"check the agent's service account, and whether the API server's keys have changed"
 	case apierrors.IsForbidden(err):
 		fault.Message += ": the agent's service account needs the permissions \"get\", \"list\" and \"watch\" for pods of all namespaces"
 	}

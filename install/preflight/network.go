@@ -44,7 +44,8 @@ func (p *preflight) exclusive(net *host.Dir) {
 	case terms.Insert:
 		p.serious(FixExclusive, what+"also removes the entry from its own list, and pods start uncaptured", renamed)
 	case terms.Auto:
-		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone", what+"removes entries from its own list", renamed)
+		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone",
+			what+"removes entries from its own list", renamed)
 	}
 }
 
@@ -59,7 +60,8 @@ func (p *preflight) modes() {
 		}
 	}
 	if len(open) > 0 {
-		p.note("set the mode 0600, or ask the owner to", "the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in %s: %s", p.settings.NetDir, strings.Join(open, ", "))
+		p.note("set the mode 0600, or ask the owner to",
+			"the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in %s: %s", p.settings.NetDir, strings.Join(open, ", "))
 	}
 }
 
@@ -71,14 +73,18 @@ const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 // need the node's /run or bpffs.
 func (p *preflight) socketBalancing() {
 	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
-	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
+	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values",
+		"set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
 	switch {
 	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):
 		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, terms.SocketBalancingEffect)
 	case len(compiled) == 0 && slices.Contains(p.links, "cilium_host"):
-		p.note(fixCilium+", unless it is set, or socket load balancing is off", "Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+		p.note(fixCilium+", unless it is set, or socket load balancing is off",
+			"Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 	if slices.Contains(p.links, "bpfin.cali") {
-		p.note(fixCalico+", unless it is set", "Calico's eBPF data plane runs on this node (interface bpfin.cali), and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+		p.note(fixCalico+", unless it is set",
+			"Calico's eBPF data plane runs on this node (interface bpfin.cali), "+
+				"and may balance connections at the sockets of pods: %s", terms.SocketBalancingEffect)
 	}
 }

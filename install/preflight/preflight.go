@@ -112,14 +112,16 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client, versio
 	}
 	reported, source := runtimeconfig.Of(ctx, p.settings.Root, runtime)
 	if source == "" {
-		p.note("check that --net-dir and --bin-dir are the runtime's", "neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
+		p.note("check that --net-dir and --bin-dir are the runtime's",
+			"neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
 		return
 	}
 	if reported.ConfDir != "" && reported.ConfDir != p.settings.NetDir && !p.settings.Mode.UnderMultus() {
 		p.serious("use "+terms.Command("--net-dir", reported.ConfDir),
 			"according to %s, the runtime reads network configurations in %s, not in %s", source, reported.ConfDir, p.settings.NetDir)
 	}
-	if len(reported.BinDirs) > 0 && !slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.BinDirs, dir) }) {
+	if len(reported.BinDirs) > 0 &&
+		!slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.BinDirs, dir) }) {
 		p.serious("use "+terms.Command("--bin-dir", strings.Join(reported.BinDirs, ",")),
 			"according to %s, the runtime executes plugins in %q, not in %q", source, reported.BinDirs, p.settings.BinDirs)
 	}
@@ -144,7 +146,8 @@ func (p *preflight) writable() {
 			what, do := host.DescribeDenial(p.label, p.settings.At(directory))
 			p.serious(do, "%s can't be written to (%v): %s", directory, err, what)
 		case err != nil:
-			p.serious("mount it writable; on a read-only image, use the directory of the platform's documentation", "%s can't be written to (%v)", directory, err)
+			p.serious("mount it writable; on a read-only image, use the directory of the platform's documentation",
+				"%s can't be written to (%v)", directory, err)
 		}
 	}
 }
@@ -152,7 +155,8 @@ func (p *preflight) writable() {
 // chain checks what mode multus-chain needs besides its directory.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
-		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot", "nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
+		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
+			"nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
 	}
 	if p.settings.Entry.Conf.Status == config.StatusStrict {
 		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
@@ -186,7 +190,8 @@ func (p *preflight) lists(net entry.Net) {
 	}
 	for _, plugin := range found.List.Plugins {
 		if strings.HasPrefix(plugin.Type, "multus") {
-			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", found.File)
+			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read",
+				"%s belongs to Multus", found.File)
 		}
 	}
 	if err := found.Accepts(p.settings.Mode); err != nil {

@@ -44,7 +44,8 @@ func listDirectories(s settings.Node, bin *host.Dir) error {
 func directoriesFault(s settings.Node, bin *host.Dir) error {
 	_, missing, err := missingDirectories(s, bin)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there", bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
+		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there",
+			bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
 	}
 	return err
 }

@@ -53,7 +53,8 @@ func read(document []byte) (r record.Record, err error) {
 		return r, errors.New(record.Cut(err.Error(), record.MaxFault))
 	}
 	if !slices.Contains(Reasons(r.Verdict), r.Reason) {
-		return r, fmt.Errorf("verdict %q with reason %q", record.Cut(string(r.Verdict), record.MaxFault/4), record.Cut(string(r.Reason), record.MaxFault/4))
+		return r, fmt.Errorf("verdict %q with reason %q",
+			record.Cut(string(r.Verdict), record.MaxFault/4), record.Cut(string(r.Reason), record.MaxFault/4))
 	}
 	return r, fault(r)
 }

@@ -42,7 +42,8 @@ type Node struct {
 // kubeadm's nodes.
 func Default(root string) Node {
 	return Node{
-		Root: root, Mode: terms.Auto, NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
+		Root: root, Mode: terms.Auto,
+		NetDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, StateDir: "/var/lib/capture-cni", RunDir: "/run/capture-cni",
 		Binary: "/opt/capture-cni/capture-cni", Owner: "capture-cni", Entry: entry.Entry{Conf: config.Default(), Asked: config.Default().Backend},
 	}
 }

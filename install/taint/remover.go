@@ -30,7 +30,9 @@ type Remover struct {
 
 // NewRemover returns a Remover of the taint with a key. It removes the taint once
 // ready returns nil, and calls observe with whether the node has it.
-func NewRemover(api *kube.Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger) *Remover {
+func NewRemover(
+	api *kube.Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,
+) *Remover {
 	return &Remover{key: key, node: node, api: api, ready: ready, observe: observe, log: log}
 }
 

@@ -112,7 +112,8 @@ func eventReason(r record.Record) string {
 		return eventFailed
 	case r.Verdict == received.Repaired:
 		return eventRepaired
-	case r.Verdict == received.Found && (r.Reason == received.Uncaptured || r.Reason == received.Drifted || r.Reason == received.InjectedLater):
+	case r.Verdict == received.Found &&
+		(r.Reason == received.Uncaptured || r.Reason == received.Drifted || r.Reason == received.InjectedLater):
 		return eventMissing
 	case r.Verdict == received.Found && (r.Reason == received.Outdated || r.Reason == received.Changed):
 		return eventNote

@@ -50,7 +50,13 @@ type Listener struct {
 
 // New returns a Listener that registers its metrics with a registry.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
-	l := &Listener{settings: settings, metrics: newAddMetrics(metrics.NewFactory(registry)), events: events, log: log, pace: rate.NewLimiter(logPerSecond, logBurst)}
+	l := &Listener{
+		settings: settings,
+		metrics:  newAddMetrics(metrics.NewFactory(registry)),
+		events:   events,
+		log:      log,
+		pace:     rate.NewLimiter(logPerSecond, logBurst),
+	}
 	sum := sha256.Sum256(settings.NetConf)
 	l.metrics.netConf.WithLabelValues(hex.EncodeToString(sum[:6])).Set(1)
 	return l

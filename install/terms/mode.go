@@ -37,11 +37,15 @@ func MeshPlugins() []string { return []string{"linkerd-cni", "kuma-cni", "consul
 
 // SocketBalancingEffect is why it matters which address a connection has when it leaves a
 // socket.
-const SocketBalancingEffect = "a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply"
+const SocketBalancingEffect = "a sidecar then sees the address of a Service's backend, " +
+	"so that its routes and policies for the Service do not apply"
 
 // MeshedExemptions returns the causes for which a pod in the mesh is not captured.
 func MeshedExemptions() []capture.ExemptionCause {
-	return []capture.ExemptionCause{capture.InitContainer, capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType, capture.InjectFalse, capture.InterceptionNone, capture.NamespaceExcluded}
+	return []capture.ExemptionCause{
+		capture.InitContainer, capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType,
+		capture.InjectFalse, capture.InterceptionNone, capture.NamespaceExcluded,
+	}
 }
 
 // Stages returns the stages of an ADD, in their order.

@@ -69,7 +69,8 @@ func (s State) Advice() string {
 	case Captured:
 		return "none"
 	case Uncaptured, Drifted:
-		return "with guard.policy=inPlace the guard repairs it; else restart the pod. If the state returns: find out which process changes the rules"
+		return "with guard.policy=inPlace the guard repairs it; else restart the pod. " +
+			"If the state returns: find out which process changes the rules"
 	case InjectedLater:
 		return "delete the pod: the next one is captured; the API server's audit log says who edited it"
 	case Outdated, Changed:
@@ -88,7 +89,8 @@ func (s State) Advice() string {
 func AdviceFor(cause capture.ExemptionCause) string {
 	switch cause {
 	case capture.InitContainer:
-		return "its init container captures it: let the injector leave that out (pilot.cni.enabled=true, Linkerd's cniEnabled=true), and restart the pod"
+		return "its init container captures it: " +
+			"let the injector leave that out (pilot.cni.enabled=true, Linkerd's cniEnabled=true), and restart the pod"
 	case capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType:
 		return "none, if the pod has no sidecar on purpose"
 	case capture.InjectFalse, capture.InterceptionNone:

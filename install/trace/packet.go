@@ -62,7 +62,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(!m.Src.IsZero(), fromRange, "from %s", capture.Spell(source))
 	destination, toRange := rangeOf(m.Dst, p.To.Addr())
 	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
-	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }), "to port %d", p.To.Port())
+	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }),
+		"to port %d", p.To.Port())
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)
 	test(!m.GID.IsZero(), sent && slices.Contains(m.GID.Values, owner.GID), "sent by gid %d", owner.GID)

@@ -172,7 +172,8 @@ func (t Path) assumptions() []string {
 	case capture.Redirect:
 		lines = append(lines, fmt.Sprintf("a process listens at port %d: without one, the connection is refused", t.Port))
 	case capture.TProxy:
-		lines = append(lines, fmt.Sprintf("a process listens at port %d for connections to any address: without one, the packet is dropped", t.Port))
+		lines = append(lines,
+			fmt.Sprintf("a process listens at port %d for connections to any address: without one, the packet is dropped", t.Port))
 	}
 	return lines
 }

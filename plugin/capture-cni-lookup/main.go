@@ -46,7 +46,8 @@ func refuse(command string, stdout io.Writer) (status int) {
 	if command == "DEL" {
 		return 0
 	}
-	fault := types.NewError(types.ErrInvalidNetworkConfig, `capture-cni-lookup is no CNI plugin: expected the type "capture-cni" in the network configuration`, "")
+	fault := types.NewError(types.ErrInvalidNetworkConfig,
+		`capture-cni-lookup is no CNI plugin: expected the type "capture-cni" in the network configuration`, "")
 	_ = json.NewEncoder(stdout).Encode(fault) // the status says enough where this fails
 	return 1
 }

@@ -37,7 +37,8 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 		return Decision{Exemption: exemption}, nil
 	}
 	if second != nil {
-		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic", chosen.name, second.name))
+		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic",
+			chosen.name, second.name))
 	}
 	proxy := *chosen.proxyOf(pod)
 	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings}
@@ -120,7 +121,8 @@ func (f families) choose(policy config.IPv6Policy, addresses []netip.Addr) (ipv6
 		// Redirected IPv6 could reach the application: the proxy may listen on 0.0.0.0 alone.
 		return Refused, nil, nil
 	default:
-		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q", f.otherwise, policy)}, nil
+		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q",
+			f.otherwise, policy)}, nil
 	}
 }
 

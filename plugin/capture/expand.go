@@ -89,7 +89,8 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	}
 	return BadInput{{
 		Key: strings.Join(named, " with "), Value: pod.Annotations[named[0]],
-		Problem: fmt.Sprintf("the lists become %d rules of iptables and %d elements of nftables: expected at most %d of each, so list fewer interfaces, or fewer and wider ranges",
+		Problem: fmt.Sprintf("the lists become %d rules of iptables and %d elements of nftables: "+
+			"expected at most %d of each, so list fewer interfaces, or fewer and wider ranges",
 			rules, elements, MaxExpanded),
 	}}
 }

@@ -35,7 +35,8 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 			continue
 		}
 		if proxy.FromPod || id.FromPod || d.refusesShared() {
-			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: set another one in a security context", c.Name, kind, id.Number))
+			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: "+
+				"set another one in a security context", c.Name, kind, id.Number))
 		} else {
 			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id.Number))
 		}
@@ -56,7 +57,8 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 		if c.Name == d.proxy.Name || ends || d.isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
+		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, "+
+			"so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
 	}
 	d.addEscapes(config.Few(lines, "containers set no uid and may have the proxy's"))
 }

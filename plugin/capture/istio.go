@@ -83,9 +83,15 @@ func istioAnnotations() []Annotation {
 	return []Annotation{
 		{annotationStatus, "any", "absent", "written by the injector; a pod without it is not in the mesh and is not captured"},
 		{annotationInject, "boolean", "absent", "`false`: the pod is not captured; the label takes precedence over the annotation"},
-		{annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`", "`TPROXY` keeps the client's address on inbound connections; `NONE`: the pod is not captured"},
+		{
+			annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`",
+			"`TPROXY` keeps the client's address on inbound connections; `NONE`: the pod is not captured",
+		},
 		{annotationIncludeInboundPorts, ports, "`*`", "inbound TCP ports that are captured; empty captures none; a list ignores every exclude"},
-		{annotationExcludeInboundPorts, portList, "empty", "inbound TCP ports that are not captured under `*`, in addition to 15020, 15021 and 15090"},
+		{
+			annotationExcludeInboundPorts, portList, "empty",
+			"inbound TCP ports that are not captured under `*`, in addition to 15020, 15021 and 15090",
+		},
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured also outside the included ranges"},
 		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound ports, TCP and UDP, that are not captured"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "outbound destinations that are captured; empty captures none"},

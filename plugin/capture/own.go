@@ -132,10 +132,12 @@ func (d *decider) checkOwnKeys(in Intent) {
 	only := in.OutboundRanges.Only
 	switch {
 	case in.InboundPort == 0 && in.OutboundPort == 0 && !in.CaptureDNS && len(d.faults) == 0:
-		d.fault(annotationProxy, d.pod.Annotations[annotationProxy], "nothing would be captured: expected %s, %s or %s, too", annotationInboundPort, annotationOutboundPort, annotationDNSPort)
+		d.fault(annotationProxy, d.pod.Annotations[annotationProxy], "nothing would be captured: expected %s, %s or %s, too",
+			annotationInboundPort, annotationOutboundPort, annotationDNSPort)
 	case in.CaptureDNS && !in.capturesDNS():
 		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, here or in netconf.mesh")
-	case in.OutboundPort != 0 && !in.OutboundRanges.All && (len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
+	case in.OutboundPort != 0 && !in.OutboundRanges.All &&
+		(len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
 		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected ranges, and none of loopback, which is not captured")
 	}
 }
@@ -150,7 +152,8 @@ func (d *decider) readOwnProxy(in *Intent) {
 	case d.proxy.Name == "":
 		d.fault(annotationProxy, name, "the pod has no such container: expected the name of one")
 	case d.proxy.UID.Number == 0:
-		d.refuse("container %s sets no numeric uid, or root's, by which its traffic could be recognized: set runAsUser in its security context", config.Quoted(name))
+		d.refuse("container %s sets no numeric uid, or root's, by which its traffic could be recognized: set runAsUser in its security context",
+			config.Quoted(name))
 	default:
 		d.onlyOwnIDs = true
 		in.ProxyUID = d.proxyID("uid", Container.uid, 0)

@@ -41,12 +41,15 @@ func (d *decider) checkRuntimeClass() {
 	switch {
 	case class == "":
 	case matches(class, d.settings.SandboxedRuntimeClasses):
-		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured", config.Quoted(class))
+		d.refuse("runtime class %s is in sandboxedRuntimeClasses: such a pod has a network stack of its own and would run uncaptured",
+			config.Quoted(class))
 	case matches(class, d.settings.SharedKernelRuntimeClasses):
 	case slices.ContainsFunc(SandboxPrefixes(), func(name string) bool { return strings.HasPrefix(class, name) }):
-		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
+		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; "+
+			"if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
 	case !matches(class, sharedKernelClasses()):
-		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
+		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; "+
+			"add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
 	}
 }
 

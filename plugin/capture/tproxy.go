@@ -50,12 +50,15 @@ func (b *builder) transparentInbound() {
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
 	b.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
 	b.add(Match{Protocol: TCP, Begins: true}, deliver, "begins a connection")
-	b.exempt(Match{Protocol: TCP, Continues: true, Assured: true, ExceptConnMark: markDelivered}, "a connection that the pod began, or from before the rules")
+	b.exempt(Match{Protocol: TCP, Continues: true, Assured: true, ExceptConnMark: markDelivered},
+		"a connection that the pod began, or from before the rules")
 	b.add(Match{Protocol: TCP, Continues: true}, deliver, "a connection that the proxy has, or none")
 	b.add(Match{ConnMark: markDelivered}, Action{Verdict: SetMark, Mark: ProxyMark}, "a reset, delivered here whatever its destination")
 
 	b.chain(Mangle, chainDeliver)
-	b.add(Match{Protocol: TCP}, Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark, ConnMark: markDelivered}, "to the proxy's inbound port")
+	b.add(Match{Protocol: TCP},
+		Action{Verdict: TProxy, Port: b.InboundPort, Mark: ProxyMark, ConnMark: markDelivered},
+		"to the proxy's inbound port")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Drop}, "the proxy does not listen")
 
 	b.chain(Mangle, chainOutput)

@@ -41,7 +41,8 @@ func Find(ctx context.Context, root string, asked config.Backend) (Backend, erro
 		b.programs[family] = p
 	}
 	if four, six := b.programs[capture.IPv4].variant, b.programs[capture.IPv6].variant; four != six {
-		return Backend{}, capture.Refusal(fmt.Sprintf("backend %q: iptables is %s but ip6tables is %s: install one variant, or configure backend iptables-nft or iptables-legacy", asked, four, six))
+		return Backend{}, capture.Refusal(fmt.Sprintf("backend %q: iptables is %s but ip6tables is %s: "+
+			"install one variant, or configure backend iptables-nft or iptables-legacy", asked, four, six))
 	}
 	return b, nil
 }

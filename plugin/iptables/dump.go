@@ -98,7 +98,8 @@ func ruleComment(rule nfnetlink.Attributes) string {
 	comment := ""
 	_ = nfnetlink.EachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
 		name, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_NAME)
-		if info, ok := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_INFO); ok && nfnetlink.Text(name) == "comment" && comment == "" {
+		if info, ok := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_MATCH_INFO); ok &&
+			nfnetlink.Text(name) == "comment" && comment == "" {
 			comment = nfnetlink.UntilNUL(info)
 		}
 		return nil // dump.Labels reports malformed expressions

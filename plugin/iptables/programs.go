@@ -71,7 +71,8 @@ func findPrograms(ctx context.Context, root string, family capture.Family, asked
 }
 
 func missingPrograms(asked config.Backend, err error) error {
-	return capture.Refusal(fmt.Sprintf("backend %q: this host does not have it: %v; install it, or use backend %q", asked, err, config.NFTables))
+	return capture.Refusal(fmt.Sprintf("backend %q: this host does not have it: %v; install it, or use backend %q",
+		asked, err, config.NFTables))
 }
 
 func (p *programs) locate(name string) (err error) {
@@ -161,7 +162,8 @@ func run(ctx context.Context, root string, stdin []byte, path string, args ...st
 	}
 	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
-	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"}, bounded{limit: maxStderr, what: "bytes of errors"}
+	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"},
+		bounded{limit: maxStderr, what: "bytes of errors"}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if ctx.Err() != nil {

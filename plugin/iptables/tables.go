@@ -32,7 +32,9 @@ func listNFTTables(r *nfnetlink.Reader) (xtables.Tables, error) {
 		return nil, err
 	}
 	list := TablesOf(chains)
-	tables, err := nfnetlink.ListNames(r, nfnetlink.Listing{Request: unix.NFT_MSG_GETTABLE, What: "tables", Limit: nfnetlink.MaxTables}, unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
+	tables, err := nfnetlink.ListNames(r,
+		nfnetlink.Listing{Request: unix.NFT_MSG_GETTABLE, What: "tables", Limit: nfnetlink.MaxTables},
+		unix.NFTA_TABLE_NAME, unix.NFTA_TABLE_NAME)
 	for _, found := range tables {
 		for family, number := range nfnetlink.FamilyNumber {
 			table := xtables.Table{Family: family, Name: found.Table}

@@ -113,7 +113,8 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 type otherVersion int
 
 func (v otherVersion) Error() string {
-	return fmt.Sprintf("the answer has version %d of a pod's fields, expected %d: plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
+	return fmt.Sprintf("the answer has version %d of a pod's fields, expected %d: "+
+		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
 }
 
 // inTheirVersion asks in today's version, and then in that of an earlier release: this process

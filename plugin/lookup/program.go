@@ -70,7 +70,8 @@ func (l Lookup) checkProgram() error {
 	for _, path := range []string{filepath.Join(l.Directory, config.KubeconfigName), l.Program} {
 		_, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s. %s", err, filepath.Dir(path), Uninstalled)}
+			return &Fault{Kind: NoCredentials, Message: fmt.Sprintf("%v: check that the node agent runs on this node and writes to %s. %s",
+				err, filepath.Dir(path), Uninstalled)}
 		}
 		if err != nil {
 			return err

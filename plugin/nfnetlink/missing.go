@@ -58,7 +58,8 @@ func Lacks(err error, modules ...string) error {
 	if len(modules) > 1 {
 		command = "modprobe -a "
 	}
-	return Lacking{fmt.Errorf("the kernel lacks %s: load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
+	return Lacking{fmt.Errorf("the kernel lacks %s: "+
+		"load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
 		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)}
 }
 

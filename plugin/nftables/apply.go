@@ -76,6 +76,10 @@ func baseOf(chain capture.Chain) *nfnetlink.Hook {
 	if chain.Hook == "" {
 		return nil
 	}
-	hook := map[capture.Hook]uint32{capture.Prerouting: unix.NF_INET_PRE_ROUTING, capture.Output: unix.NF_INET_LOCAL_OUT, capture.Postrouting: unix.NF_INET_POST_ROUTING}[chain.Hook]
+	hook := map[capture.Hook]uint32{
+		capture.Prerouting:  unix.NF_INET_PRE_ROUTING,
+		capture.Output:      unix.NF_INET_LOCAL_OUT,
+		capture.Postrouting: unix.NF_INET_POST_ROUTING,
+	}[chain.Hook]
 	return &nfnetlink.Hook{Number: hook, Priority: chain.Priority(), Type: chain.Type()}
 }

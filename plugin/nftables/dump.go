@@ -24,16 +24,29 @@ func (Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	}
 	defer r.Close()
 	d := dumper{reader: r}
-	d.ours(nfnetlink.Listing{Request: unix.NFT_MSG_GETTABLE, What: "tables", Limit: nfnetlink.MaxTables}, unix.NFTA_TABLE_NAME, func(m nfnetlink.Attributes) dump.Object {
+	d.ours(nfnetlink.Listing{
+		Request: unix.NFT_MSG_GETTABLE,
+		What:    "tables",
+		Limit:   nfnetlink.MaxTables,
+	}, unix.NFTA_TABLE_NAME, func(m nfnetlink.Attributes) dump.Object {
 		return dump.Object{Name: "table " + nfnetlink.Text(m[unix.NFTA_TABLE_NAME]), Content: pick(m, unix.NFTA_TABLE_FLAGS)}
 	})
-	d.ours(nfnetlink.Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: nfnetlink.MaxChains}, unix.NFTA_CHAIN_TABLE, func(m nfnetlink.Attributes) dump.Object {
+	d.ours(nfnetlink.Listing{
+		Request: unix.NFT_MSG_GETCHAIN,
+		What:    "chains",
+		Limit:   nfnetlink.MaxChains,
+	}, unix.NFTA_CHAIN_TABLE, func(m nfnetlink.Attributes) dump.Object {
 		content := pick(m, unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_POLICY, unix.NFTA_CHAIN_TYPE, chainFlags)
 		return dump.Object{Name: "chain " + nfnetlink.Text(m[unix.NFTA_CHAIN_NAME]), Content: content}
 	})
 	d.rules()
 	first := len(d.dumped)
-	d.ours(nfnetlink.Listing{Request: unix.NFT_MSG_GETSET, What: "sets" + inOurTable, Limit: nfnetlink.MaxSets, Filter: nfnetlink.Named(unix.NFTA_SET_TABLE, capture.TableName)}, unix.NFTA_SET_TABLE, func(m nfnetlink.Attributes) dump.Object {
+	d.ours(nfnetlink.Listing{
+		Request: unix.NFT_MSG_GETSET,
+		What:    "sets" + inOurTable,
+		Limit:   nfnetlink.MaxSets,
+		Filter:  nfnetlink.Named(unix.NFTA_SET_TABLE, capture.TableName),
+	}, unix.NFTA_SET_TABLE, func(m nfnetlink.Attributes) dump.Object {
 		content := pick(m, unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN)
 		return dump.Object{Name: "set " + nfnetlink.Text(m[unix.NFTA_SET_NAME]), Content: content, KeyType: string(m[unix.NFTA_SET_KEY_TYPE])}
 	})
@@ -110,7 +123,8 @@ func (d *dumper) elements(set *dump.Object) {
 	name := strings.TrimPrefix(set.Name, "set ")
 	l := nfnetlink.Listing{
 		Family: unix.NFPROTO_INET, Request: unix.NFT_MSG_GETSETELEM, What: "elements of sets" + inOurTable, Limit: nfnetlink.MaxElements,
-		Filter: slices.Concat(nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName), nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_SET, name)),
+		Filter: slices.Concat(nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_TABLE, capture.TableName),
+			nfnetlink.Named(unix.NFTA_SET_ELEM_LIST_SET, name)),
 	}
 	for n, again := 0, true; again && d.err == nil; n++ {
 		before, parts := set.Items, 0

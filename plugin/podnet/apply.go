@@ -40,10 +40,12 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case state.Backend == "":
 			return Commit(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
-			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: delete the pod to get a new sandbox", state.Backend, backend.Name()))
+			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: "+
+				"delete the pod to get a new sandbox", state.Backend, backend.Name()))
 		}
 		if state.Stamp != rs.Stamp() {
-			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox", state.Stamp))
+			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox",
+				state.Stamp))
 		}
 		return verifyPresent(ctx, rs, backend)
 	})
@@ -81,7 +83,8 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 		return err
 	}
 	if len(differences) > 0 {
-		return capture.Refusal("the rules in the namespace were changed since ADD; delete the pod to get a new sandbox:\n" + strings.Join(differences, "\n"))
+		return capture.Refusal("the rules in the namespace were changed since ADD; " +
+			"delete the pod to get a new sandbox:\n" + strings.Join(differences, "\n"))
 	}
 	_, err = prepare(rs)
 	return err

@@ -35,7 +35,8 @@ type foreignLock struct{}
 
 func (foreignLock) Error() string {
 	file := LockDirectory + "/" + lockName
-	return fmt.Sprintf("a process outside capture-cni holds a lock or a lease on %s: find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
+	return fmt.Sprintf("a process outside capture-cni holds a lock or a lease on %s: "+
+		"find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
 // takeLock waits for the lock until ctx ends. releaseLock gives it back.

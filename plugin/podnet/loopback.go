@@ -62,7 +62,10 @@ func loopback() (name string, up bool, err error) {
 	defer func() { err = errors.Join(err, unix.Close(socket)) }()
 	var request unix.Ifreq
 	request.SetUint32(loopbackIndex)
-	if err := errors.Join(unix.IoctlIfreq(socket, unix.SIOCGIFNAME, &request), unix.IoctlIfreq(socket, unix.SIOCGIFFLAGS, &request)); err != nil {
+	if err := errors.Join(
+		unix.IoctlIfreq(socket, unix.SIOCGIFNAME, &request),
+		unix.IoctlIfreq(socket, unix.SIOCGIFFLAGS, &request),
+	); err != nil {
 		return "", false, fmt.Errorf("reading name and flags of the loopback interface: %w", err)
 	}
 	return request.Name(), request.Uint16()&unix.IFF_UP != 0, nil

@@ -152,5 +152,7 @@ func Explained(err error) error {
 	if !strings.HasSuffix(profile, " (enforce)") || !strings.Contains(text, "ermission denied") && !strings.Contains(text, "not permitted") {
 		return err
 	}
-	return fmt.Errorf("%w: AppArmor confines this process with the profile %s: look for a denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`), and allow it in that profile", err, profile)
+	return fmt.Errorf("%w: AppArmor confines this process with the profile %s: "+
+		"look for a denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`), "+
+		"and allow it in that profile", err, profile)
 }

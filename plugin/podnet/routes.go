@@ -107,7 +107,8 @@ func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	}
 	for _, r := range routes {
 		if r.Type != l.route.Type || r.LinkIndex != l.route.LinkIndex || r.Dst.String() != l.route.Dst.String() {
-			return nil, false, capture.Refusal(fmt.Sprintf("routing table %d holds another route (%s): TPROXY needs this table for itself", localTable, r))
+			return nil, false, capture.Refusal(fmt.Sprintf("routing table %d holds another route (%s): TPROXY needs this table for itself",
+				localTable, r))
 		}
 	}
 	rules, err = ownRules(l.rule.Family)

@@ -24,7 +24,8 @@ func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 		return fmt.Errorf("finding the pod's user namespace: %w", err)
 	}
 	if own {
-		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q does not support; use backend %q`, asked, config.NFTables))
+		return capture.Refusal(fmt.Sprintf(`the pod has a user namespace of its own (hostUsers: false), which backend %q does not support; `+
+			`use backend %q`, asked, config.NFTables))
 	}
 	return nil
 }

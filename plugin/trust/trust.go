@@ -49,7 +49,8 @@ func CheckPath(key, path string) error {
 		return err
 	}
 	if !slices.Contains(listed, directory) {
-		return Untrustedf("configuration key %q is %q: expected %s in %s, in a directory that %s lists, or in that of the environment variable %s",
+		return Untrustedf("configuration key %q is %q: "+
+			"expected %s in %s, in a directory that %s lists, or in that of the environment variable %s",
 			key, path, filepath.Base(path), strings.Join(config.Directories(), " or "), list, config.DirectoryVariable)
 	}
 	return nil

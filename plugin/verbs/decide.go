@@ -99,7 +99,8 @@ type plan struct {
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
 	case reason == record.StaticPod && r.isMarked(capture.MarkedByAuthor):
-		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: the API server may not know it at its start")
+		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: " +
+			"the API server may not know it at its start")
 	case reason != "":
 		r.recorder.passed(reason, "")
 		r.log.Debug("not captured", "reason", reason)
@@ -130,7 +131,8 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	case err != nil:
 		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
 	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed):
-		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
+		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: " +
+			"the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
 		return nil, nil

@@ -46,7 +46,8 @@ func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)
 	}
-	if r.Sandbox == record.Canary || socket == "" || trust.CheckPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
+	if r.Sandbox == record.Canary || socket == "" ||
+		trust.CheckPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
 		return
 	}
 	spool := record.Spool(socket)

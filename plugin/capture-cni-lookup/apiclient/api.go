@@ -97,7 +97,8 @@ func withHint(err error) error {
 	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
 	switch at := failed.endpoint; {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them. %s", err, at.credentialsFile, lookup.Uninstalled)
+		return fmt.Errorf("%w: the API server refuses the credentials in %s: check that the node agent runs and renews them. %s",
+			err, at.credentialsFile, lookup.Uninstalled)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\". %s", err, at.credentialsFile, lookup.Uninstalled)
 	case invalid.Reason == x509.Expired: // or not valid yet
