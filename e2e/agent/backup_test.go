@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,12 @@ func TestRestoredBackup(t *testing.T) {
 	n.Start(t, "--mode", "insert", "--plugin", otherRelease(t), "--netconf", netConf, "--api-server", "https://127.0.0.1:1").StopOnceReady(t)
 	old := n.backup(t)
 	n.API.IssueTokens(0)
-	time.Sleep(time.Second)
+	lab.Eventually(t, func() error {
+		if n.API.Accepts(old[n.StateDir+"/token"]) {
+			return errors.New("the old token has not expired yet")
+		}
+		return nil
+	})
 	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	installed := n.backup(t)
 
@@ -36,7 +42,7 @@ func TestRestoredBackup(t *testing.T) {
 	if out, err := n.Call("ADD", "plain", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
-	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "2s"); err == nil || !strings.Contains(out, "lookupTimeout of 2s is used up") {
+	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "lookupTimeout of 1s is used up") {
 		t.Errorf("a meshed pod: %v: %s", err, out)
 	}
 	if out, err := n.Call("DEL", "web", machine.Sandbox(t).Path(), "2s"); err != nil {

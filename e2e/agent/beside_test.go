@@ -51,6 +51,12 @@ func watchWrites(t *testing.T, directory string) *writes {
 	return w
 }
 
+func (w *writes) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names = nil
+}
+
 func (w *writes) list() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

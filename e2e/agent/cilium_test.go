@@ -61,21 +61,36 @@ func (n *node) startCilium(t *testing.T, flags ...string) cilium {
 	return c
 }
 
-// settle waits until no file of the directory changes for some time.
-func settle(t *testing.T, directory string) {
+// wrote returns an error unless Cilium has written its list.
+func (c cilium) wrote() error {
+	if log := c.log.String(); !strings.Contains(log, "Wrote CNI configuration") {
+		return &unexpected{"that Cilium wrote its list", log}
+	}
+	return nil
+}
+
+// settle waits until Cilium, if it is exclusive, and then the agent, if one runs, has checked
+// the directory of lists, and neither has changed it, so neither will.
+func (n *node) settle(t *testing.T, exclusive bool, agent *machine.Agent) {
 	t.Helper()
-	changes := watchWrites(t, directory)
-	for before, windows := 0, 0; ; windows++ {
-		time.Sleep(3 * time.Second)
-		now := changes.list()
-		if len(now) == before {
+	probe := n.NetDir + "/99-probe.conf"
+	changes := watchWrites(t, n.NetDir)
+	for range 4 {
+		changes.clear()
+		for range 2 { // the first of two checks may have begun before
+			if exclusive {
+				lab.Check(t, os.WriteFile(probe, nil, 0o600))
+				lab.Eventually(t, func() error { return os.Remove(probe + renamed) })
+			}
+		}
+		if agent != nil {
+			n.waitForCheck(t, agent)
+		}
+		if !slices.ContainsFunc(changes.list(), func(name string) bool { return !strings.HasPrefix(name, probe) }) {
 			return
 		}
-		if windows == 3 {
-			t.Fatalf("these files still change: %q", now[before:])
-		}
-		before = len(now)
 	}
+	t.Fatalf("these files still change: %q", changes.list())
 }
 
 // TestOracleCilium has Cilium's own code write its list before the agent starts, and again
@@ -107,7 +122,10 @@ func TestOracleCilium(t *testing.T) {
 			a := n.Start(t, "--mode", tt.mode, "--cri-socket", socket)
 			for range 2 {
 				a.Ready(t)
-				settle(t, n.NetDir)
+				if tt.edited { // Cilium replaces the edited list when it starts
+					lab.Eventually(t, c.wrote)
+				}
+				n.settle(t, tt.exclusive, a)
 				a.Ready(t)
 				n.waitForTypes(t, "cilium-cni capture-cni")
 				got := files(t, n.NetDir)
@@ -190,14 +208,14 @@ func TestOracleCiliumTakesOver(t *testing.T) {
 			n.Write(t, machine.PrimaryName, machine.Kindnet)
 			a := n.StartReady(t, "--mode", mode, "--cri-socket", socket)
 			n.startCilium(t, "--cni-exclusive", "--cni-chaining-mode=generic-veth", "--cni-chaining-target=kindnet")
-			settle(t, n.NetDir)
+			n.settle(t, true, a)
 			a.Ready(t)
 			n.waitForTypes(t, want)
 			a.Stop(t)
 			if out, err := n.Command("uninstall", "--mode", mode); err != nil {
 				t.Errorf("uninstall: %v: %s", err, out)
 			}
-			settle(t, n.NetDir)
+			n.settle(t, true, nil)
 			n.waitForTypes(t, "ptp portmap cilium-cni")
 			for name, content := range files(t, n.NetDir) {
 				if strings.Contains(content, "capture-cni") {

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,9 +19,9 @@ import (
 )
 
 // rewrite replaces the primary's list, as its installer does.
-func (n *node) rewrite() error {
+func (n *node) rewrite(list string) error {
 	temp := filepath.Join(n.Dir, "rewritten")
-	return errors.Join(os.WriteFile(temp, []byte(machine.Kindnet), 0o644), os.Rename(temp, filepath.Join(n.NetDir, machine.PrimaryName)))
+	return errors.Join(os.WriteFile(temp, []byte(list), 0o644), os.Rename(temp, filepath.Join(n.NetDir, machine.PrimaryName)))
 }
 
 // hasEntry returns an error unless a runtime would call the plugin.
@@ -43,7 +44,7 @@ func TestContention(t *testing.T) {
 	rewrites := 0
 	for _, next := range []string{"back-off=1s", "back-off=2s", "back-off=4s"} {
 		for ; !says(next); rewrites++ {
-			lab.Check(t, n.rewrite())
+			lab.Check(t, n.rewrite(machine.Kindnet))
 			lab.Eventually(t, n.hasEntry)
 		}
 	}
@@ -53,7 +54,7 @@ func TestContention(t *testing.T) {
 	if rewrites > 2*(prompt+3) { // those after the agent's own start are no repairs
 		t.Errorf("%d rewrites until the third back-off", rewrites)
 	}
-	lab.Check(t, n.rewrite())
+	lab.Check(t, n.rewrite(machine.Kindnet))
 	const problem = "an unknown program keeps removing the entry (mode insert, %s, network kindnet): find the program that writes there, or use another mode"
 	want := fmt.Sprintf(problem, filepath.Join(n.NetDir, machine.PrimaryName))
 	if body := a.Ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: "+want) {
@@ -105,45 +106,38 @@ func TestRivalStops(t *testing.T) {
 				return nil
 			})
 			stop()
-			var err error
-			for deadline := time.Now().Add(12 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-				if err = n.hasEntry(); err == nil {
-					a.Ready(t)
-					return
-				}
+			stopped := time.Now()
+			lab.Eventually(t, n.hasEntry)
+			if took := time.Since(stopped); took > 12*time.Second {
+				t.Errorf("the entry is back after %s\n%s", took, a.Log)
 			}
-			t.Errorf("the entry is not back: %v\n%s", err, a.Log)
+			a.Ready(t)
 		})
 	}
 }
 
-// TestOwnedIsNeverLost rewrites the primary's list all the time: in mode owned, a
-// runtime would call our plugin at every moment.
+// TestOwnedIsNeverLost replaces the primary's list by another one, as often as the agent
+// embeds it at once: in mode owned, a runtime would call our plugin at every moment.
 func TestOwnedIsNeverLost(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.Start(t, "--mode", "owned").Ready(t)
-	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	checked := make(chan error, 1)
 	go func() {
 		var err error
-		for i := 0; err == nil && i < 40; i++ {
-			err = n.rewrite()
-			time.Sleep(50 * time.Millisecond) // so that the agent reacts to each
+		for err == nil && ctx.Err() == nil {
+			err = n.hasEntry()
 		}
-		done <- err
+		checked <- err
 	}()
-	for checks := 0; ; checks++ {
-		select {
-		case err := <-done:
-			lab.Check(t, err)
-			t.Logf("checked %d times", checks)
-			return
-		default:
-			if got, err := n.LoadedTypes(); err != nil || !strings.HasSuffix(got, "capture-cni") {
-				t.Fatalf("a runtime would call %q (%v)", got, err)
-			}
-		}
+	for i := range 5 {
+		last := []string{"bandwidth", "portmap"}[i%2]
+		lab.Check(t, n.rewrite(strings.Replace(machine.Kindnet, "portmap", last, 1)))
+		n.waitForTypes(t, "ptp "+last+" capture-cni")
 	}
+	stop()
+	lab.Check(t, <-checked)
 }
 
 // TestDropInComesBack removes the drop-in, or its directory: the agent puts it back.

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -133,13 +133,18 @@ func TestNoPermission(t *testing.T) {
 // agent needs some 25 files, and Go itself can't start with fewer than the first limit.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
+	failedCheck := regexp.MustCompile("checked the node.*too many open files")
 	// The agent inherits no file that the caller of this test left open.
 	lab.Check(t, unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC))
 	for _, limit := range []string{"8", "10", "12", "15", "18", "20"} {
 		n := newNode(t)
 		a := n.startLimited(t, "prlimit", "--nofile="+limit)
-		a.WaitForLog(t, "too many open files")
-		time.Sleep(500 * time.Millisecond) // for what follows from that
+		lab.Eventually(t, func() error { // the agent has ended a check of the node, and goes on
+			if log := a.Log.String(); !failedCheck.MatchString(log) {
+				return &unexpected{failedCheck.String(), log}
+			}
+			return nil
+		})
 		n.expectWorking(t, lab.Cut{})
 		if a.HasExited(t) {
 			t.Errorf("with %s files the agent exited:\n%s", limit, a.Log)
@@ -176,9 +181,9 @@ func TestNoEntryWithoutPlugin(t *testing.T) {
 	lab.Check(t, os.MkdirAll(n.BinDir+"/capture-cni/in-the-way", 0o755))
 	a := n.Start(t, "--mode", "insert")
 	a.WaitForReadyz(t, "binary: ")
-	for range 20 {
+	for range 3 {
 		n.Write(t, machine.PrimaryName, machine.Kindnet)
-		time.Sleep(100 * time.Millisecond)
+		n.waitForCheck(t, a)
 		if types, err := n.LoadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
 			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.Log)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,6 +25,29 @@ type node struct{ *machine.Node }
 func newNode(t *testing.T, options ...kubeapi.Option) *node {
 	t.Helper()
 	return &node{machine.NewNode(t, options...)}
+}
+
+// waitForCheck waits until the agent has answered the changes of the node's directories that
+// were made before the call: it learns of changes in their order, and checks the whole node
+// after one of the plugins' directory. The first of two checks may have begun before.
+func (n *node) waitForCheck(t *testing.T, a *machine.Agent) {
+	t.Helper()
+	for range 2 {
+		before := checkedAt(a)
+		lab.Check(t, os.WriteFile(n.BinDir+"/touched", []byte("x"), 0o600))
+		lab.Eventually(t, func() error {
+			if now := checkedAt(a); now == before {
+				return &unexpected{"a later check of the credentials", now}
+			}
+			return nil
+		})
+	}
+}
+
+// checkedAt returns when the agent checked the whole node, which includes credentials.
+func checkedAt(a *machine.Agent) string {
+	_, metrics := a.Get("/metrics")
+	return regexp.MustCompile("\ncapture_cni_credentials_checked_.*").FindString(metrics)
 }
 
 // unexpected is an error about a text.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -83,13 +82,28 @@ func TestAgentRestarts(t *testing.T) {
 		_, err := n.StartPod(t, "web")
 		started <- err
 	}()
-	select {
-	case err := <-started:
-		t.Fatalf("the pod started without an agent: %v", err)
-	case <-time.After(time.Second):
-	}
-	n.startWithoutToken(t)
+	lab.Eventually(t, func() error {
+		select {
+		case err := <-started:
+			t.Fatalf("the pod started without an agent: %v", err)
+			return err
+		default:
+			return runs(n.BinDir + "/capture-cni")
+		}
+	})
+	n.startWithoutToken(t) // A plugin that does not wait fails sooner than this agent listens.
 	lab.Check(t, <-started)
+}
+
+// runs returns an error unless a process runs a program.
+func runs(program string) error {
+	processes, err := filepath.Glob("/proc/[0-9]*/exe")
+	for _, process := range processes {
+		if path, err := os.Readlink(process); err == nil && path == program {
+			return nil
+		}
+	}
+	return errors.Join(err, errors.New("no process runs "+program))
 }
 
 // TestCredentialsAreWithdrawn changes --token-on-node to false and back.

@@ -4,9 +4,11 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,9 +47,12 @@ func (n *node) ask(t *testing.T) error {
 // ended, one of the same release takes over within seconds.
 func TestTwoAgents(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct{ owner, reason string }{
-		"one release":     {"mesh", "agent mesh/agent-1 of this release still runs on the node"},
-		"another release": {"other", `the node belongs to release "mesh"`},
+	for name, tt := range map[string]struct {
+		owner, reason string
+		file          string // of the state directory, with the name in the reason
+	}{
+		"one release":     {"mesh", "agent %s of this release still runs on the node", "holder"},
+		"another release": {"other", `the node belongs to release "%s"`, "owner"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,9 +61,12 @@ func TestTwoAgents(t *testing.T) {
 			first.Ready(t)
 			before := stat(t, n.sockets())
 			second := n.Start(t, "--mode", "insert", "--owner", tt.owner)
-			second.WaitForReadyz(t, tt.reason)
-			lab.Check(t, second.ExpectMetric(`capture_cni_node_good{part="owner"} 0`))
-			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
+			content, err := os.ReadFile(n.StateDir + "/" + tt.file)
+			lab.Check(t, err)
+			for _, first := range []string{string(content), "renamed", string(content)} { // each read by another attempt to lock the node
+				lab.Check(t, os.WriteFile(n.StateDir+"/"+tt.file, []byte(first), 0o600))
+				second.WaitForReadyz(t, fmt.Sprintf(tt.reason, strings.TrimSpace(first)))
+				lab.Check(t, second.ExpectMetric(`capture_cni_node_good{part="owner"} 0`))
 				lab.Check(t, n.ask(t))
 				for i, now := range stat(t, n.sockets()) {
 					if !os.SameFile(before[i], now) {

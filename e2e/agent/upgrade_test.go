@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,11 +106,17 @@ func testUpgrade(t *testing.T, version string) {
 			}
 		}()
 	}
-	for i := 0; i < 6 || started.Load() < 20; i++ {
+	for i := range 6 {
 		a.Stop(t)
 		a = startRelease(i + 1)
 		a.Ready(t)
-		time.Sleep(300 * time.Millisecond)
+		before := started.Load()
+		lab.Eventually(t, func() error {
+			if now := started.Load(); now < before+4 {
+				return fmt.Errorf("%d pods started under this agent, want 4", now-before)
+			}
+			return nil
+		})
 	}
 	close(stop)
 	for range 2 {

@@ -66,6 +66,11 @@ func (s *Server) TokenRequests() []authentication.TokenRequestSpec {
 // accepts reports whether a request has a valid token.
 func (s *Server) accepts(r *http.Request) bool {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return s.Accepts(token)
+}
+
+// Accepts reports whether a token is valid.
+func (s *Server) Accepts(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return token == s.token || time.Now().Before(s.issuer.until[token])

@@ -3,6 +3,9 @@
 package project
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -51,6 +54,75 @@ func TestNeedsParts(t *testing.T) {
 	inMakefile := regexp.MustCompile(`(?m)^NEEDSPARTS := (.*)$`).FindStringSubmatch(read(t, "Makefile"))
 	if inLab == nil || inMakefile == nil || inLab[1] != inMakefile[1] {
 		t.Errorf("tests that need parts are called %q in e2e/lab and %q in the Makefile", inLab, inMakefile)
+	}
+}
+
+// withoutParts are the tests that need another project, but no program that make parts builds.
+var withoutParts = map[string]string{
+	"e2e/traffic.TestOracleIstiosCases": "reads Istio's sources",
+	"e2e/mutate.TestOracleGremlins":     "builds gremlins",
+}
+
+// TestPartsAreNeeded expects each test whose name says that it needs such programs to get one
+// by lab.Part, by itself or by functions of its package: make test leaves out no other test.
+// Part itself checks that no other test needs one.
+func TestPartsAreNeeded(t *testing.T) {
+	t.Parallel()
+	names := map[string]map[string][]string{} // of packages and their functions, what these name
+	walk(t, ".", func(path string) {
+		if filepath.Ext(path) != ".go" {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		functions := names[filepath.Dir(path)]
+		if functions == nil {
+			functions = map[string][]string{}
+			names[filepath.Dir(path)] = functions
+		}
+		for _, declaration := range file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(function, func(node ast.Node) bool {
+				switch node := node.(type) {
+				case *ast.SelectorExpr:
+					if used, ok := node.X.(*ast.Ident); ok && used.Name == "lab" {
+						functions[function.Name.Name] = append(functions[function.Name.Name], "lab."+node.Sel.Name)
+					}
+				case *ast.Ident:
+					functions[function.Name.Name] = append(functions[function.Name.Name], node.Name)
+				}
+				return true
+			})
+		}
+	})
+	tests := 0
+	for pkg, functions := range names {
+		for name := range functions {
+			if !strings.HasPrefix(name, "TestOracle") && !strings.HasPrefix(name, "TestEarlier") {
+				continue
+			}
+			tests++
+			reached := []string{name}
+			for i := 0; i < len(reached); i++ {
+				for _, next := range functions[reached[i]] {
+					if !slices.Contains(reached, next) {
+						reached = append(reached, next)
+					}
+				}
+			}
+			test := strings.TrimPrefix(pkg, root+"/") + "." + name
+			if needs := slices.Contains(reached, "lab.Part"); needs == (withoutParts[test] != "") {
+				t.Errorf("%s calls lab.Part: %v: if it needs no program of another project, make test must not leave it out", test, needs)
+			}
+		}
+	}
+	if tests < 15 {
+		t.Errorf("only %d tests need programs of other projects", tests)
 	}
 }
 

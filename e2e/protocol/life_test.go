@@ -118,8 +118,8 @@ func TestKilled(t *testing.T) {
 		call{command: "DEL", netns: host.Path()}.run(t).silent(t)
 		command := c.prepare()
 		lab.Check(t, command.Start())
-		time.Sleep(rand.N(12 * time.Millisecond))
-		_ = command.Process.Kill() // it may have ended
+		time.Sleep(rand.N(12 * time.Millisecond)) // the random moment of this test: an ADD takes about as long
+		_ = command.Process.Kill()                // it may have ended
 		_ = command.Wait()
 		if left := ruleset(t, host); left != "" && left != whole {
 			t.Fatalf("some of the rules were left:\n%s", left)

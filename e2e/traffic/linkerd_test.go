@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// linkerdPods is how many pods TestOracleLinkerd draws.
+// linkerdPods is how many pods TestLinkerd draws.
 const linkerdPods = 12
 
 // linkerdAsked is what a pod asks of Linkerd, in the form of linkerd2-proxy-init.
@@ -43,10 +43,10 @@ var linkerdScenarios = map[string]linkerdAsked{
 	},
 }
 
-// TestOracleLinkerd has the system's iptables capture pods in the order of
+// TestLinkerd has the system's iptables capture pods in the order of
 // linkerd2-proxy-init's rules, sends the same packets in both namespaces, and wants the same
 // decisions, of every backend.
-func TestOracleLinkerd(t *testing.T) {
+func TestLinkerd(t *testing.T) {
 	lab.RequireRoot(t)
 	for name, asked := range linkerdScenarios {
 		for _, backend := range backends {

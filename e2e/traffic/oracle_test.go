@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -180,11 +179,10 @@ func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
 		return
 	}
 	var got, want string
-	for range 3 { // a packet can be late on a busy machine
+	for range 3 { // a packet can be late on a busy machine, and meet waits for it again
 		if got, want = ours.meet(p, f), istios.meet(p, f); got == want {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	if why, intended := o.intended(p, got, want); intended {
 		o.met.Store(why, true)

@@ -92,7 +92,9 @@ var closedWays = []way{
 			return err
 		}))
 		return w.arrives(t, "tcp dport 20000 tcp flags & (syn | ack) == (syn | ack)", func() {
-			handOn := net.Dialer{Timeout: 100 * time.Millisecond, Control: lab.Marked, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(external[ipv4] + ":20000"))}
+			// The answer to the SYN leaves by eth0, so that the connection is never made. The time-out is that of the attempt only.
+			from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(external[ipv4] + ":20000"))
+			handOn := net.Dialer{Timeout: 100 * time.Millisecond, Control: lab.Marked, LocalAddr: from}
 			lab.Check(t, w.pod.Do(func() error {
 				if conn, err := handOn.Dial("tcp", podIP[ipv4]+":8080"); err == nil {
 					return conn.Close()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/capture-cni/capture-cni/install/terms"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -105,7 +106,10 @@ func (s State) Encode() string {
 	s.Format = Format
 	s.Findings, s.Notes = slices.Clone(s.Findings[:min(len(s.Findings), maxFindings)]), slices.Clone(s.Notes[:min(len(s.Notes), maxNotes)])
 	for _, text := range s.texts() {
-		*text = record.Cut(*text, maxText-len(record.Ellipsis))
+		*text = record.Cut(strings.ToValidUTF8(*text, "?"), maxText-len(record.Ellipsis))
+		for len(encode(*text)) > 2*maxText { // JSON has up to six bytes for one
+			*text = record.Cut(*text, len(*text)/2)
+		}
 	}
 	if s.Pods == nil {
 		return string(encode(s))

@@ -85,6 +85,18 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
+// TestEscapesAreBounded has texts of bytes that JSON writes with more bytes, or reads with more.
+func TestEscapesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{strings.Repeat("\x01", maxText), strings.Repeat("<", maxText), strings.Repeat("\xff", maxText), strings.Repeat("\xff", 50) + strings.Repeat("x", 240)} {
+		state := State{Version: text, Mode: terms.Mode(text), Backend: text, Desired: text, Warning: Warning{text, text}, Notes: slices.Repeat([]string{text}, maxNotes)}
+		state.Findings = slices.Repeat([]Finding{{Part(text), text, false}}, maxFindings)
+		if _, err := Decode(state.Encode()); err != nil {
+			t.Errorf("texts of %q: %v", text[:1], err)
+		}
+	}
+}
+
 // TestOmittedPods counts each pod that is not named, whether there are too many, their names
 // are too long, or both, and whoever left it out.
 func TestOmittedPods(t *testing.T) {
