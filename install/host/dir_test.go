@@ -22,7 +22,9 @@ import (
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
-	lab.Check(t, errors.Join(os.WriteFile(path+"/conf", oldContent, 0o600), os.MkdirAll(path+"/full/file", 0o700), os.WriteFile(path+"/large", make([]byte, maxRead+1), 0o600)))
+	lab.Check(t, errors.Join(
+		os.WriteFile(path+"/conf", oldContent, 0o600), os.MkdirAll(path+"/full/file", 0o700), os.WriteFile(path+"/large", make([]byte, maxRead+1), 0o600),
+	))
 	d, closed := open(t, path), open(t, path)
 	lab.Check(t, closed.Close())
 	for want, call := range map[string]func() error{

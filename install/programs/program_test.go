@@ -138,6 +138,11 @@ func TestSameBytes(t *testing.T) {
 	if same, err := sameBytes(failing(), failing()); same || !errors.Is(err, broken) {
 		t.Errorf("files that can't be read: %t, %v", same, err)
 	}
+	for _, pair := range [][2]io.Reader{{iotest.ErrReader(broken), bytes.NewReader(nil)}, {bytes.NewReader(nil), iotest.ErrReader(broken)}} {
+		if same, err := sameBytes(pair[0], pair[1]); same || !errors.Is(err, broken) {
+			t.Errorf("an empty file and one that can't be read: %t, %v", same, err)
+		}
+	}
 }
 
 // TestProgramBeingWritten waits for a program that another process has open for writing,
