@@ -16,14 +16,14 @@ type builder struct {
 	chains            []Chain
 }
 
-// hook opens a built-in chain. Where IPv6 is not captured, the chain's first rule
-// returns IPv6 packets, so that no later rule has to match the family.
-func (b *builder) hook(table Table, hook Hook) {
-	b.open(table, hook)
+// baseChainWithoutIPv6 begins a chain that a hook calls. Where IPv6 is not captured, its first
+// rule returns IPv6 packets, so that no later rule has to match the family.
+func (b *builder) baseChainWithoutIPv6(table Table, hook Hook) {
+	b.baseChain(table, hook)
 	b.leaveIPv6()
 }
 
-func (b *builder) open(table Table, hook Hook) {
+func (b *builder) baseChain(table Table, hook Hook) {
 	b.chains = append(b.chains, Chain{Table: table, Hook: hook, Name: string(hook)})
 }
 

@@ -23,7 +23,7 @@ func (b *builder) dnsZones() {
 		return
 	}
 	queries := dns(UDP)
-	b.hook(Raw, Output)
+	b.baseChainWithoutIPv6(Raw, Output)
 	b.add(queries, Action{Verdict: Jump, Chain: chainOutputDNS}, "outbound DNS")
 
 	b.chain(Raw, chainOutputDNS)

@@ -20,8 +20,8 @@ func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.captures
 // TCP are.
 func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.capturesDNS() }
 
-// check has SYNs pass ISTIO_SYN.
-func (b *builder) check() {
+// jumpToSYN has SYNs pass ISTIO_SYN.
+func (b *builder) jumpToSYN() {
 	m := Match{Protocol: TCP, Begins: true}
 	if b.IPv6 == Ignored {
 		m.Family = IPv4

@@ -37,9 +37,9 @@ func Rules(in Intent) Ruleset {
 	b.dnsZones()
 
 	if b.DropInvalid || b.transparent() || b.checksInbound() {
-		b.open(Mangle, Prerouting)
+		b.baseChain(Mangle, Prerouting)
 		if b.checksInbound() {
-			b.check()
+			b.jumpToSYN()
 		}
 		b.leaveIPv6()
 		if b.DropInvalid { // nat skips these packets, and the kernel would answer them with a reset
@@ -50,7 +50,7 @@ func Rules(in Intent) Ruleset {
 		}
 	}
 	if b.transparent() {
-		b.hook(Mangle, Output)
+		b.baseChainWithoutIPv6(Mangle, Output)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 	}
 	b.stayInside()
@@ -60,10 +60,10 @@ func Rules(in Intent) Ruleset {
 		b.exempt(Match{In: b.excludedInterfaces()}, "excluded interface")
 		b.add(Match{}, Action{Verdict: Drop}, "out-of-window packet")
 	}
-	b.transparentInbound()
+	b.transparentChains()
 
-	b.open(Filter, Output)
-	b.check()
+	b.baseChain(Filter, Output)
+	b.jumpToSYN()
 	if b.refusesDNS() {
 		query := dns(UDP)
 		query.Family, query.Original = IPv6, true
@@ -72,10 +72,10 @@ func Rules(in Intent) Ruleset {
 	b.outboundSYNs()
 
 	if b.hasInbound() {
-		b.hook(NAT, Prerouting)
+		b.baseChainWithoutIPv6(NAT, Prerouting)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 	}
-	b.hook(NAT, Output)
+	b.baseChainWithoutIPv6(NAT, Output)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 	if b.capturesDNS() {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
@@ -106,7 +106,7 @@ func Rules(in Intent) Ruleset {
 // stayInside drops what leaves the pod although it is for the proxy or the application: a
 // socket that is bound to an interface sends by that, whatever nat made of the destination.
 func (b *builder) stayInside() {
-	b.hook(Mangle, Postrouting)
+	b.baseChainWithoutIPv6(Mangle, Postrouting)
 	inside := Action{Verdict: Jump, Chain: chainLoopback}
 	if b.transparent() {
 		b.add(Match{ConnMark: ProxyMark}, inside, "between the proxy and the application")

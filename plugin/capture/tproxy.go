@@ -15,9 +15,9 @@ const (
 	markDelivered uint32 = 1339
 )
 
-// transparentInbound captures inbound traffic by TPROXY, and sets a connection mark on
+// transparentChains captures inbound traffic by TPROXY, and sets a connection mark on
 // the proxy's connections to the application.
-func (b *builder) transparentInbound() {
+func (b *builder) transparentChains() {
 	if !b.transparent() {
 		return
 	}
