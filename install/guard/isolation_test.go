@@ -3,9 +3,14 @@
 package guard
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // TestIsolatingRuntime uses the type of the shim and its program where the runtime
@@ -33,6 +38,32 @@ func TestIsolatingRuntime(t *testing.T) {
 	} {
 		if got := isolatingRuntime(cri.OCIRuntime{Handler: tt.handler, Type: tt.runtimeType, Program: tt.program}); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
+
+// TestCheckIsolated has a pod whose network stack is its own: it is uncaptured, whatever its
+// answer, unless it is exempt by it or by the last one.
+func TestCheckIsolated(t *testing.T) {
+	t.Parallel()
+	w := examined("web", Finding{})
+	w.sandbox.Runtime.Handler = "kata"
+	w.sandbox.Annotations = injected()
+	pod := capture.Pod{Annotations: injected(), Containers: []capture.Container{{Name: "app"}, {Name: "istio-proxy"}}}
+	meshes := []config.MeshName{config.Istio}
+	if got := w.checkIsolated(&lookup.Answer{Pod: &pod, Digest: "1"}, meshes); got.State != terms.Uncaptured || !strings.Contains(got.Reason, "kata") || w.desired.digest != "1" {
+		t.Errorf("%+v, %+v", got, w.desired)
+	}
+	pod.Containers = pod.Containers[:1]
+	for _, answer := range []*lookup.Answer{{Pod: &pod, Digest: "2", HasController: true}, nil} {
+		got := w.checkIsolated(answer, meshes)
+		if got.State != terms.Exempt || got.Reason == "" || w.desired.exemption.Cause != capture.NoProxy || !w.desired.hasController {
+			t.Errorf("without a proxy: %+v, %+v", got, w.desired)
+		}
+	}
+	for name, isolates := range map[string]bool{"my_kata": true, "kata-qemu": true, "io.containerd.kata.v2": true, "skata": false, "a_kata_b": true} {
+		if got := isolatingName(name) != ""; got != isolates {
+			t.Errorf("%s: isolates %v", name, got)
 		}
 	}
 }

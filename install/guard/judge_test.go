@@ -71,6 +71,7 @@ func TestJudge(t *testing.T) {
 		{"captured, seen for the first time", baseline{}, nil, nil, false, terms.Captured, "", today},
 		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "1:00", false, false}, nil, nil, false, terms.Captured, "", today},
 		{"captured, unconfirmed before", baseline{stampToday, config.NFTables, today.Digest, true, false}, nil, nil, false, terms.Captured, "", today},
+		{"captured, by rules that were of another version", outdated, nil, nil, false, terms.Captured, "", today},
 		{"captured, next to another plugin", today, []observation{foreign}, nil, false, terms.Captured, "", today},
 		{"captured, next to another plugin, seen first", baseline{}, []observation{foreign}, nil, false, terms.Captured, "", today},
 		{"edited", today, nil, nil, true, terms.Changed, "edited after its creation", today},

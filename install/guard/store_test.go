@@ -191,3 +191,37 @@ func TestEndedPodsLeaveNoBaseline(t *testing.T) {
 		}
 	}
 }
+
+// TestStoreLimits reads a file up to its limit, and names what is in the way of a prune.
+func TestStoreLimits(t *testing.T) {
+	t.Parallel()
+	s := store{t.TempDir()}
+	for size, fits := range map[int]bool{9: true, 10: true, 11: false} {
+		lab.Check(t, os.WriteFile(filepath.Join(s.dir, "file"), make([]byte, size), 0o600))
+		content, at, err := readIn(s.dir, "file", 10)
+		if (err == nil) != fits || fits && (len(content) != size || time.Since(at) > time.Hour) {
+			t.Errorf("%d bytes of at most 10: %d, of %s, %v", size, len(content), at, err)
+		}
+		if !fits && err.Error() != "file is larger than 10 bytes" {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	full := `{"stamp":"` + strings.Repeat("x", maxBaseline-len(`{"stamp":"","backend":""}`))
+	lab.Check(t, s.save("most", baseline{Stamp: strings.TrimPrefix(full, `{"stamp":"`)}))
+	if err := s.save("more", baseline{Stamp: strings.TrimPrefix(full, `{"stamp":"`) + "x"}); err == nil {
+		t.Error("a byte more than the limit is saved")
+	}
+	lab.Check(t, os.MkdirAll(filepath.Join(s.dir, "directory", "within"), 0o700))
+	if err := s.prune(nil); err == nil || !strings.HasPrefix(err.Error(), "deleting the baseline of a sandbox that has ended: ") {
+		t.Errorf("a directory in place of a baseline: %v", err)
+	}
+	lab.Check(t, os.Chmod(s.dir, 0o777))
+	if err := s.prune(nil); err == nil || strings.Contains(err.Error(), "deleting") {
+		t.Errorf("a directory of others is pruned: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	lab.Check(t, os.WriteFile(file, nil, 0o600))
+	if err := (store{filepath.Join(file, "guard")}).save("web", stored); err == nil || !strings.Contains(err.Error(), "making the guard's directory: ") {
+		t.Errorf("below a file: %v", err)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,5 +117,30 @@ func TestOldSummary(t *testing.T) {
 	}
 	if _, err := ReadSummary(g.store.dir); err == nil || errors.Is(err, ErrNoGuard) {
 		t.Errorf("in a directory that any user can write to: %v", err)
+	}
+}
+
+// TestSummaryKnows lists which pods it counts, and those of them that were repaired within an
+// hour.
+func TestSummaryKnows(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	g := newSummarizing(t)
+	g.watched["broken"].repairs.add(now.Add(-time.Hour))
+	g.watched["captured"].repairs = streak{last: now} // none
+	pods := g.summarize(now)
+	slices.Sort(pods.Known)
+	if !slices.Equal(pods.Known, []string{"uid-of-b", "uid-of-c", "uid-of-e"}) || pods.Repaired != 0 {
+		t.Errorf("it knows %q, %d of them repaired", pods.Known, pods.Repaired)
+	}
+	g.watched["broken"].repairs.last = now.Add(-time.Hour + 1)
+	if pods := g.summarize(now); pods.Repaired != 1 {
+		t.Errorf("%d repaired within the hour", pods.Repaired)
+	}
+	var log strings.Builder
+	g.once, g.store = newOnceLog(slog.New(slog.NewTextHandler(&log, nil))), store{filepath.Join(g.store.dir, "missing", "guard")}
+	g.writeSummary(now)
+	if !strings.Contains(log.String(), "writing the states of the pods for the agent failed; retrying") {
+		t.Errorf("logged %q", log.String())
 	}
 }

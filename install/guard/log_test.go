@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestFindingsAreLogged expects one line for each new finding, at the level that it deserves.
+func TestFindingsAreLogged(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		found Finding
+		line  string
+	}{
+		{Finding{State: terms.Captured, Repaired: terms.Drifted, Reason: "a rule more"}, `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
+		{Finding{State: terms.Captured, Reason: "as desired"}, `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
+		{Finding{State: terms.Exempt, Reason: "NONE"}, `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
+		{Finding{State: terms.Foreign, Reason: "nat"}, `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
+		{Finding{State: terms.Unknown, Reason: "before"}, ""},
+	} {
+		var log strings.Builder
+		g := New(Settings{}, nil, nil, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime})), prometheus.NewRegistry())
+		w := examined("web", tt.found)
+		w.desired.exemption.Cause = capture.NoProxy
+		g.report(w, Finding{State: terms.Unknown})
+		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.line {
+			t.Errorf("%+v: logged %q, want %q", tt.found, got, tt.line)
+		}
+	}
+}
+
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// TestPodMetrics counts pods by state and mesh, and exempt ones by their cause.
+func TestPodMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	g := New(Settings{}, nil, nil, slog.New(slog.DiscardHandler), registry)
+	exempt := examined("exempt", Finding{State: terms.Exempt})
+	exempt.desired.exemption.Cause, exempt.mesh = capture.NoProxy, config.Istio
+	foreign := examined("foreign", Finding{State: terms.Foreign})
+	foreign.desired.exemption.Cause = capture.NoProxy // of an earlier answer
+	g.metrics.count(map[string]*watched{"exempt": exempt, "foreign": foreign, "new": examined("new", Finding{})}, []config.MeshName{config.Istio})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			got[name] = metric.GetGauge().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"capture_cni_pods istio exempt": 1, "capture_cni_pods none foreign": 1, "capture_cni_pods istio captured": 0, "capture_cni_pods none exempt": 0,
+		"capture_cni_exempt_pods no_proxy": 1, "capture_cni_exempt_pods interception_none": 0,
+		"capture_cni_pod_repairs_total done": 0, "capture_cni_pod_repairs_total failed": 0, "capture_cni_pod_repairs_repeated_total": 0,
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			t.Errorf("%s is %v (%v), want %v of %v", name, value, ok, want, got)
+		}
+	}
+}
