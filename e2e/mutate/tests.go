@@ -56,6 +56,9 @@ func (p program) run(ctx context.Context, timeout time.Duration, env string, tes
 	command := exec.CommandContext(ctx, p.path, "-test.short", "-test.failfast", "-test.run=^("+strings.Join(tests, "|")+")$")
 	command.Dir, command.Env = p.dir, append(os.Environ(), env, "TMPDIR="+p.scratch)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Geteuid() == 0 { // what a test has mounted goes with it
+		command.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
 	end := func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.Cancel, command.WaitDelay = end, time.Second
 	out, err := command.CombinedOutput()

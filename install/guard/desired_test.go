@@ -69,6 +69,12 @@ func TestDecide(t *testing.T) {
 		maps.Copy(n.pod.Annotations, tt.edited)
 		if now := decided(); now.changed != tt.changed || now.stamp != made.stamp || now.stamp == "" || now.exemption.Cause != "" {
 			t.Errorf("%s: %+v, made as %+v", name, now, made)
+		} else if stamp := now.rules().Stamp(); stamp != now.stamp {
+			t.Errorf("%s: its rules are %s, and not %s", name, stamp, now.stamp)
+		}
+		n.sandbox.Annotations[ranges] = "no range"
+		if _, err := newAsked(&lookup.Answer{Pod: &n.pod}, n.sandbox, config.DefaultSettings()); err == nil {
+			t.Errorf("%s: made invalid, it is decided", name)
 		}
 	}
 }

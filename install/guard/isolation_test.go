@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -64,6 +65,28 @@ func TestCheckIsolated(t *testing.T) {
 	for name, isolates := range map[string]bool{"my_kata": true, "kata-qemu": true, "io.containerd.kata.v2": true, "skata": false, "a_kata_b": true} {
 		if got := isolatingName(name) != ""; got != isolates {
 			t.Errorf("%s: isolates %v", name, got)
+		}
+	}
+}
+
+// TestHasNetwork watches pods whose network is their own, or may be.
+func TestHasNetwork(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		sandbox cri.Sandbox
+		want    bool
+	}{
+		"of the node":  {cri.Sandbox{}, false},
+		"its own":      {cri.Sandbox{NetNS: "/run/netns/web"}, true},
+		"in a machine": {cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "kata"}}, true},
+		"not known":    {cri.Sandbox{NetworkError: errors.New("no answer")}, true},
+	} {
+		tt.sandbox.Labels, tt.sandbox.Annotations = injected(), injected()
+		if got := hasNetwork(tt.sandbox); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if kept := withoutMetadata(tt.sandbox); kept.Labels != nil || kept.Annotations != nil || kept.NetNS != tt.sandbox.NetNS {
+			t.Errorf("%s: kept %+v", name, kept)
 		}
 	}
 }

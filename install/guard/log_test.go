@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -76,6 +77,16 @@ func TestPodMetrics(t *testing.T) {
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (%v), want %v of %v", name, value, ok, want, got)
+		}
+	}
+}
+
+// TestSeconds is what a gauge of a time holds.
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[time.Time]float64{{}: 0, time.Unix(1, 5e8): 1.5} {
+		if got := seconds(at); got != want {
+			t.Errorf("%s: %v, want %v", at, got, want)
 		}
 	}
 }

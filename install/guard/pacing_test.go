@@ -89,3 +89,24 @@ func TestRefusedRepair(t *testing.T) {
 		}
 	}
 }
+
+// TestStreak ends ten minutes after its last repair, and begins with the first.
+func TestStreak(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	for _, tt := range []struct {
+		streak streak
+		on     bool
+		wait   time.Duration
+	}{
+		{streak{last: now}, false, 0},
+		{streak{count: 1, last: now}, true, 0},
+		{streak{count: repairsWithoutPause, last: now}, true, firstPause},
+		{streak{count: 20, last: now.Add(-resetAfter + 1)}, true, 0},
+		{streak{count: 20, last: now.Add(-resetAfter)}, false, 0},
+	} {
+		if on, wait := tt.streak.isOn(now), tt.streak.backOff(now); on != tt.on || wait != tt.wait {
+			t.Errorf("%+v: on %v, wait %s", tt.streak, on, wait)
+		}
+	}
+}
