@@ -128,11 +128,10 @@ func (r *report) end(e event) (printed bool) {
 	delete(r.output, test{pkg: e.Package})
 	delete(r.running, e.Package)
 	r.ended++
-	said := ""
+	said, took, result := "", time.Duration(e.Elapsed*float64(time.Second)), "ok"
 	if own != nil {
 		said = own.String()
 	}
-	took, result := time.Duration(e.Elapsed*float64(time.Second)), "ok"
 	switch {
 	case e.Action == "fail":
 		result = "FAILED"
