@@ -7,14 +7,14 @@ var refuseMutants = []mutant{
 	{
 		name: "conntracks-memory-opens-a-way-out",
 		file: "plugin/capture/refuse.go",
-		from: "\tb.follow(b.outbound, b.refusal)\n",
+		from: "\tb.addFlow(b.outbound, b.refusal)\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestNoWayOut/nftables"),
 	},
 	{
 		name: "conntracks-memory-opens-a-way-in",
 		file: "plugin/capture/refuse.go",
-		from: "\tb.follow(b.inbound, b.refusal)\n",
+		from: "\tb.addFlow(b.inbound, b.refusal)\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestNoWayIn/nftables"),
 	},
@@ -84,14 +84,14 @@ var refuseMutants = []mutant{
 	{
 		name: "search-misses-a-way-out",
 		file: "plugin/capture/refuse.go",
-		from: "\tb.follow(b.outbound, b.refusal)\n",
+		from: "\tb.addFlow(b.outbound, b.refusal)\n",
 		to:   "",
 		by:   by(root, "e2e/search", "TestSearch"),
 	},
 	{
 		name: "search-misses-a-way-in",
 		file: "plugin/capture/refuse.go",
-		from: "\tb.follow(b.inbound, b.refusal)\n",
+		from: "\tb.addFlow(b.inbound, b.refusal)\n",
 		to:   "",
 		by:   by(root, "e2e/search", "TestSearch"),
 	},

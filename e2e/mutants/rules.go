@@ -22,7 +22,7 @@ var ruleMutants = []mutant{
 	{
 		name: "proxys-own-traffic-loops",
 		file: "plugin/capture/istioflow.go",
-		from: "\tf.add(Match{UID: one(in.ProxyUID)}, goOn(chainProxy), \"sent by the proxy's user\")\n",
+		from: "\tf.add(Match{UID: one(in.ProxyUID)}, gotoChain(chainProxy), \"sent by the proxy's user\")\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestOracleScenarios/defaults"),
 	},
@@ -71,7 +71,7 @@ var ruleMutants = []mutant{
 	{
 		name: "proxys-dns-query-loops",
 		file: "plugin/capture/istioflow.go",
-		from: "\tf.chain(chainOutputDNS)\n\tf.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), \"sent by the proxy's group\")\n",
+		from: "\tf.chain(chainOutputDNS)\n\tf.add(Match{GID: one(in.ProxyGID)}, gotoChain(chainProxy), \"sent by the proxy's group\")\n",
 		to:   "\tf.chain(chainOutputDNS)\n",
 		by:   by(root, "e2e/traffic", "TestOracleScenarios/DNS"),
 	},
@@ -99,7 +99,7 @@ var ruleMutants = []mutant{
 	{
 		name: "init-container-of-the-proxys-group-is-captured",
 		file: "plugin/capture/istioflow.go",
-		from: "\tf.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), \"sent by the proxy's group\")\n\n",
+		from: "\tf.add(Match{GID: one(in.ProxyGID)}, gotoChain(chainProxy), \"sent by the proxy's group\")\n\n",
 		to:   "\n",
 		by:   by(root, "e2e/traffic", "TestInitContainers"),
 	},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command progress runs `go test` and says what runs, what has ended and how long it took.
-// It prints the output of failed tests only. At the end it prints one table of packages.
+// It prints the output of failed tests only. At the end it prints one table of packages, and
+// the tests that took 10 s or more.
 //
 // Its arguments are those of `go test`, each flag in the form -name=value.
 package main

@@ -17,6 +17,10 @@ const module = "github.com/capture-cni/capture-cni/"
 // short is the shortest time with which a package has a row of its own in the table.
 const short = time.Second
 
+// slow is the shortest time with which a test or subtest has a row of its own. That of a test
+// is without the time of its parallel subtests.
+const slow = 10.0 // seconds
+
 // test is the name of a test in a package; the name of the package's own output is empty.
 type test struct{ pkg, name string }
 
@@ -30,6 +34,7 @@ type report struct {
 	running map[string]time.Time // since when, by package
 	output  map[test]*strings.Builder
 	rows    []row
+	slow    []event        // ends of tests
 	lacking map[string]int // skipped tests, by what they need
 }
 
@@ -75,6 +80,9 @@ func (r *report) follow(events <-chan event, failed <-chan error) error {
 // see takes an event in, and says whether it printed something.
 func (r *report) see(e event) (printed bool) {
 	key := test{e.Package, e.Test}
+	if e.Test != "" && e.Elapsed >= slow {
+		r.slow = append(r.slow, e)
+	}
 	switch {
 	case e.Action == "build-output":
 		fmt.Fprint(r.out, e.Output)
@@ -120,11 +128,10 @@ func (r *report) end(e event) (printed bool) {
 	delete(r.output, test{pkg: e.Package})
 	delete(r.running, e.Package)
 	r.ended++
-	said := ""
+	said, took, result := "", time.Duration(e.Elapsed*float64(time.Second)), "ok"
 	if own != nil {
 		said = own.String()
 	}
-	took, result := time.Duration(e.Elapsed*float64(time.Second)), "ok"
 	switch {
 	case e.Action == "fail":
 		result = "FAILED"
@@ -151,7 +158,7 @@ func (r *report) still() {
 	fmt.Fprintf(r.out, "running %s\n", strings.Join(lines, ", "))
 }
 
-// table prints the packages, the slowest first, and what was left out.
+// table prints the packages and the slow tests, the slowest first, and what was left out.
 func (r *report) table() {
 	slices.SortStableFunc(r.rows, func(a, b row) int { return cmp.Compare(b.took, a.took) })
 	fmt.Fprintf(r.out, "\n%-45s %8s\n", "package", "time")
@@ -159,8 +166,7 @@ func (r *report) table() {
 	for _, row := range r.rows {
 		mark := ""
 		if row.result == "FAILED" {
-			failed++
-			mark = "  FAILED"
+			failed, mark = failed+1, "  FAILED"
 		} else if row.took < short {
 			others++
 			continue
@@ -168,6 +174,10 @@ func (r *report) table() {
 		fmt.Fprintf(r.out, "%-45s %8s%s\n", row.pkg, seconds(row.took), mark)
 	}
 	fmt.Fprintf(r.out, "%-45s\n%-45s %8s\n", fmt.Sprintf("%d others, each in less than %s", others, short), "all, side by side", seconds(r.now().Sub(r.began)))
+	slices.SortStableFunc(r.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range r.slow {
+		fmt.Fprintf(r.out, "slow: %s.%s %.1f s\n", strings.TrimPrefix(e.Package, module), e.Test, e.Elapsed)
+	}
 	if failed > 0 {
 		fmt.Fprintf(r.out, "%d of %d packages failed\n", failed, len(r.rows))
 	}

@@ -12,6 +12,8 @@ const stream = `{"Action":"start","Package":"github.com/capture-cni/capture-cni/
 {"Action":"start","Package":"github.com/capture-cni/capture-cni/b"}
 {"Action":"output","Package":"github.com/capture-cni/capture-cni/a","Test":"TestGood","Output":"noise\n"}
 {"Action":"pass","Package":"github.com/capture-cni/capture-cni/a","Test":"TestGood","Elapsed":1}
+{"Action":"pass","Package":"github.com/capture-cni/capture-cni/a","Test":"TestSlow/a_case","Elapsed":10.04}
+{"Action":"pass","Package":"github.com/capture-cni/capture-cni/a","Test":"TestSlower","Elapsed":12.3}
 {"Action":"output","Package":"github.com/capture-cni/capture-cni/a","Test":"TestRoot","Output":"    x_test.go:1: this test needs root\n"}
 {"Action":"skip","Package":"github.com/capture-cni/capture-cni/a","Test":"TestRoot","Elapsed":0}
 {"Action":"output","Package":"github.com/capture-cni/capture-cni/a","Test":"TestGone","Output":"NOT TESTED: the mirror\n"}
@@ -40,11 +42,13 @@ a                                                2.0 s
 b                                                0.5 s  FAILED
 1 others, each in less than 1s               
 all, side by side                                0.0 s
+slow: a.TestSlower 12.3 s
+slow: a.TestSlow/a_case 10.0 s
 1 of 3 packages failed
 left out: 1 tests that need root
 `
 
-// TestReport prints what failed, what was left out, and nothing that passed.
+// TestReport prints what failed, what was slow or left out, and nothing else that passed.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

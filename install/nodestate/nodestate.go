@@ -111,11 +111,10 @@ func (s State) Encode() string {
 			*text = record.Cut(*text, len(*text)/2)
 		}
 	}
-	if s.Pods == nil {
-		return string(encode(s))
+	pods := cmp.Or(s.Pods, &Pods{}).limited()
+	if s.Pods != nil {
+		s.Pods = &pods
 	}
-	pods := s.Pods.limited()
-	s.Pods = &pods
 	return string(pods.shrink(func() []byte { return encode(s) }))
 }
 
@@ -133,8 +132,7 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 			return document
 		}
 		kept := len(p.Named) * 9 / 10
-		p.Omitted = min(p.Omitted+len(p.Named)-kept, maxCount)
-		p.Named = p.Named[:kept]
+		p.Omitted, p.Named = min(p.Omitted+len(p.Named)-kept, maxCount), p.Named[:kept]
 	}
 }
 

@@ -15,7 +15,8 @@ var (
 
 func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNSPort} }
 
-func goOn(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
+// gotoChain continues in another chain, from which the packet does not come back to this one.
+func gotoChain(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
 
 // chain begins a chain, to which later rules are added.
 func (f *flow) chain(name string) { *f = append(*f, Chain{Name: name}) }
@@ -35,16 +36,16 @@ func (f *flow) exempt(m Match, why string) {
 	}
 }
 
-// follow adds a flow to the open chain, and its further chains to that chain's table, with
-// each rule as become returns it, or without it.
-func (b *builder) follow(f flow, become func(Rule) (Rule, bool)) {
+// addFlow adds a flow to the open chain, and its further chains to that chain's table, with
+// each rule as rewrite returns it, or without it.
+func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	table := b.chains[len(b.chains)-1].Table
 	for _, chain := range f {
 		if chain.Name != "" {
 			b.chain(table, chain.Name)
 		}
 		for _, r := range chain.Rules {
-			if r, ok := become(r); ok {
+			if r, ok := rewrite(r); ok {
 				b.add(r.Match, r.Do, r.Why)
 			}
 		}

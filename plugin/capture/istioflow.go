@@ -69,19 +69,19 @@ func istioOutbound(in *Intent) (f flow) {
 		own.UID = one(in.ProxyUID)
 		f.exempt(own, "the proxy's own DNS query")
 	}
-	f.add(Match{UID: one(in.ProxyUID)}, goOn(chainProxy), "sent by the proxy's user")
+	f.add(Match{UID: one(in.ProxyUID)}, gotoChain(chainProxy), "sent by the proxy's user")
 	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
-			f.add(dns(protocol), goOn(chainOutputDNS), "DNS over "+strings.ToUpper(string(protocol)))
+			f.add(dns(protocol), gotoChain(chainOutputDNS), "DNS over "+strings.ToUpper(string(protocol)))
 		}
 	}
 	if !in.CaptureLoopback {
 		f.exempt(Match{ToLo: true}, "loopback between the application's processes")
 	}
-	f.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), "sent by the proxy's group")
+	f.add(Match{GID: one(in.ProxyGID)}, gotoChain(chainProxy), "sent by the proxy's group")
 
 	if groups := in.ownerGroups(); len(groups.Values) > 0 {
-		f.add(Match{GID: groups}, goOn(chainOwnerGroups), "only these groups are captured")
+		f.add(Match{GID: groups}, gotoChain(chainOwnerGroups), "only these groups are captured")
 		f.chain(chainOwnerGroups)
 	} else {
 		f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
@@ -105,7 +105,7 @@ func (f *flow) excludedRanges(in *Intent) {
 	}
 }
 
-// outboundRanges adds a step for each included range.
+// outboundRanges adds a rule for each included range.
 func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	if in.OutboundRanges.All {
 		f.add(m, toOutbound, why)
@@ -134,7 +134,7 @@ func (f *flow) dnsQueries(in *Intent) {
 		return
 	}
 	f.chain(chainOutputDNS)
-	f.add(Match{GID: one(in.ProxyGID)}, goOn(chainProxy), "sent by the proxy's group")
+	f.add(Match{GID: one(in.ProxyGID)}, gotoChain(chainProxy), "sent by the proxy's group")
 	f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
 	for _, protocol := range []Protocol{TCP, UDP} {
 		f.add(Match{Protocol: protocol, GID: in.ownerGroups()}, in.toDNS(), "to the proxy's DNS port")

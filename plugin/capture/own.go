@@ -88,7 +88,7 @@ func readOwnKeys(d *decider) Intent {
 func ownOutbound(in *Intent) (f flow) {
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
-	if in.capturesDNS() { // before the step that exempts loopback: a resolver may listen there
+	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
 			f.add(dns(protocol), in.toDNS(), "DNS over "+strings.ToUpper(string(protocol)))
 		}

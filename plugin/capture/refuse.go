@@ -58,7 +58,7 @@ func (b *builder) inboundSYNs() {
 		b.add(Match{Family: IPv6}, refuse, "the pod has no IPv6 address")
 	}
 	b.natDecisions()
-	b.follow(b.inbound, b.refusal)
+	b.addFlow(b.inbound, b.refusal)
 	b.chain(Mangle, ChainRefuse)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
@@ -78,7 +78,7 @@ func (b *builder) outboundSYNs() {
 		b.exempt(Match{Family: IPv6, ToLo: true}, "loopback")
 	}
 	b.natDecisions()
-	b.follow(b.outbound, b.refusal)
+	b.addFlow(b.outbound, b.refusal)
 	b.chain(Filter, ChainRefuse)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Reject}, "it would bypass the proxy")
 	if b.refusesDNS() {

@@ -82,10 +82,10 @@ func Rules(in Intent) Ruleset {
 	}
 	if b.hasInbound() {
 		b.chain(NAT, chainInbound)
-		b.follow(b.inbound, asInNAT)
+		b.addFlow(b.inbound, asInNAT)
 	}
 	b.chain(NAT, chainOutput)
-	b.follow(b.outbound, asInNAT)
+	b.addFlow(b.outbound, asInNAT)
 
 	if in.InboundPort != 0 {
 		b.chain(NAT, chainInRedirect)

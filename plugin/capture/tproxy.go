@@ -35,9 +35,9 @@ func (b *builder) transparentChains() {
 	b.exempt(Match{FromLo: true, ExceptMark: markOwnPod}, "loopback between the application's processes")
 	var ports flow
 	ports.inboundPorts(&b.Intent)
-	b.follow(ports, func(r Rule) (Rule, bool) {
+	b.addFlow(ports, func(r Rule) (Rule, bool) {
 		if r.Do == toInbound {
-			r.Do = goOn(chainTProxy)
+			r.Do = gotoChain(chainTProxy)
 		}
 		return r, true
 	})
