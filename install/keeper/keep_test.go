@@ -189,8 +189,7 @@ func TestReports(t *testing.T) {
 }
 
 // TestClaim waits for another agent, and begins once that has ended.
-func TestClaim(t *testing.T) {
-	t.Parallel()
+func TestClaim(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
 	for name, run := range map[string]func(*Keeper, context.Context){
 		"absent":  func(k *Keeper, ctx context.Context) { k.Absent(ctx, true, func() {}) },
 		"present": func(k *Keeper, ctx context.Context) { k.Present(ctx) },
