@@ -126,6 +126,63 @@ func TestReplacedDirectory(t *testing.T) {
 	}
 }
 
+// TestPolling has a directory that the kernel does not watch: each of them is checked at intervals.
+func TestPolling(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	touch(t, directory+"/file")
+	w, polling := &watching{log: &lab.Log{}}, 0
+	changes, serve := watch([]string{directory, directory + "/file/sub"}, func() { polling++ }, slog.New(slog.NewTextHandler(w.log, nil)))
+	w.changes = changes
+	go serve(t.Context())
+	w.expect(t, directory, directory+"/file/sub")
+	w.expect(t, directory, directory+"/file/sub")
+	if polling != 1 || !strings.Contains(w.log.String(), "watching directories failed; polling") {
+		t.Errorf("polling was noted %d times: %s", polling, w.log)
+	}
+}
+
+// TestFailingWatch has a directory that can't be watched any more, until it can: that is logged once.
+func TestFailingWatch(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir() + "/parent"
+	w := func() *watching {
+		lab.Check(t, os.MkdirAll(parent+"/bin", 0o755))
+		return startWatch(t, parent+"/bin")
+	}()
+	lab.Check(t, os.Rename(parent, parent+".old"))
+	touch(t, parent)
+	const failed = "watching the node's directories failed; retrying"
+	for !strings.Contains(w.log.String(), failed) {
+		w.quiet(t)
+	}
+	lab.Check(t, os.Remove(parent))
+	lab.Check(t, os.MkdirAll(parent+"/bin", 0o755))
+	w.expect(t, parent+"/bin")
+	if n := strings.Count(w.log.String(), failed); n != 1 {
+		t.Errorf("logged %d times: %s", n, w.log)
+	}
+}
+
+// TestOwnFiles tells nothing of the agent's temporary files and of changed modes: what comes next is
+// the first change.
+func TestOwnFiles(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	sub := path + "/sub"
+	touch(t, path+"/10-a.conflist")
+	w := startWatch(t, path)
+	touch(t, path+"/.capture-cni-tmp-A")
+	lab.Check(t, os.Chmod(path+"/10-a.conflist", 0o600))
+	lab.Check(t, os.Mkdir(sub, 0o755))
+	if first := <-w.changes; first != path {
+		t.Errorf("the first change is in %s", first)
+	}
+	w.quiet(t)
+	touch(t, sub+"/20-b.conf")
+	w.expect(t, sub)
+}
+
 // TestMissingDirectory watches a directory that is made later.
 func TestMissingDirectory(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+// withTokens is a keeper of a node with credentials, and its API server.
+func withTokens(t *testing.T) (*kept, *kubeapi.Server) {
+	t.Helper()
+	server, err := kubeapi.Start()
+	lab.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	server.IssueTokens(time.Hour)
+	client, err := kube.New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
+	lab.Check(t, err)
+	k := keep(t, client, func(s *settings.Node) {
+		s.Credentials.OnNode, s.Credentials.Server = true, server.URL
+		s.Credentials.Namespace, s.Credentials.ServiceAccount = "mesh", "agent"
+	})
+	lab.Check(t, os.MkdirAll(k.node.Settings.At("/ca"), 0o755))
+	lab.Check(t, os.WriteFile(k.node.Settings.Credentials.CAFile, server.Cert.PEM, 0o644))
+	return k, server
+}
+
+// TestTokens requests a token, checks it, and replaces one that the API server rejects.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	k, server := withTokens(t)
+	k.resync(t.Context(), false)
+	token := k.node.Credentials.Token
+	ca := credentials.FirstExpiry(server.Cert.PEM)
+	k.expect("requested", good, map[string]float64{
+		"token_requests_total": 1, "token_issued_timestamp_seconds": float64(token.Issued.Unix()),
+		"token_expires_timestamp_seconds": float64(token.Expires.Unix()), "ca_expires_timestamp_seconds": float64(ca.Unix()),
+	})
+	if age := float64(time.Now().Unix()) - k.metric("credentials_checked_timestamp_seconds"); age < -1 || age > 60 {
+		t.Errorf("the credentials were checked %v s ago", age)
+	}
+	k.checkToken(t.Context())
+	k.expect("accepted", good, map[string]float64{"token_requests_total": 1, "token_rejected_total": 0})
+	if time.Since(k.tokenChecked) > time.Minute {
+		t.Errorf("the token was checked at %s", k.tokenChecked)
+	}
+	server.ChangeKeys()
+	k.checkToken(t.Context())
+	k.expect("rejected", good, map[string]float64{"token_requests_total": 2, "token_rejected_total": 1})
+	k.checkToken(t.Context())
+	k.expect("replaced", good, map[string]float64{"token_requests_total": 2, "token_rejected_total": 1})
+	checked := k.metric("credentials_checked_timestamp_seconds")
+	lab.Check(t, os.Remove(k.node.Settings.Credentials.CAFile))
+	k.resync(t.Context(), false)
+	if report := k.lastReport(); report.IsGood(node.PartCredentials) || k.metric("credentials_checked_timestamp_seconds") != checked {
+		t.Errorf("without a CA: %s", report)
+	}
+	if err := k.CurrentReport(t.Context()); !err.Good() {
+		t.Errorf("the credentials on the node are good: %s", err)
+	}
+}
+
+// TestUntilNext checks the node again after a minute, or when something is due before.
+func TestUntilNext(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		onNode bool
+		mode   string
+		left   bool // credentials on a node without
+		token  time.Duration
+		want   time.Duration
+	}{
+		"nothing is due":                  {false, "insert", false, 0, resyncInterval},
+		"undecided":                       {false, "auto", false, 0, undecidedInterval},
+		"credentials to remove":           {false, "insert", true, 0, undecidedInterval},
+		"a fault, with credentials":       {true, "insert", true, time.Hour, resyncInterval},
+		"a token is due in half a minute": {true, "insert", false, 30 * time.Second, 30 * time.Second},
+		"a token was due":                 {true, "insert", false, -time.Hour, pollInterval},
+	} {
+		k := keep(t, nil, func(s *settings.Node) { s.Credentials.OnNode = tt.onNode })
+		now := time.Now()
+		k.node.Mode = terms.Mode(tt.mode)
+		k.node.Credentials.Token = credentials.Lifetime{Issued: now.Add(tt.token - time.Minute), Expires: now.Add(tt.token + time.Minute)}
+		report := node.Report{}
+		if tt.left {
+			report.Add(node.PartCredentials, errors.New("left"))
+		}
+		k.setReport(report)
+		if got := k.untilNext(); got > tt.want || got < tt.want-time.Second/2 {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestPresent keeps the entry while the agent runs, and leaves the entry at the end.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	k, server := withTokens(t)
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { k.Present(ctx) })
+	eventually := func(what string, metric string, want float64) {
+		t.Helper()
+		lab.Eventually(t, func() error {
+			if got := k.metric(metric); got != want || !k.hasEntry() {
+				return errors.New(what + ": " + k.log.String())
+			}
+			return nil
+		})
+	}
+	eventually("the first entry", "token_requests_total", 1)
+	k.rewrite()
+	eventually("a repair", "entry_repairs_total", 1)
+	for range promptRepairs + 1 { // the last one after a pause
+		before := k.metric("entry_repairs_total")
+		k.rewrite()
+		eventually("a repair", "entry_repairs_total", before+1)
+	}
+	server.ChangeKeys()
+	lab.Check(t, os.Remove(k.node.Settings.At("/var/lib/capture-cni/token")))
+	lab.Check(t, os.WriteFile(k.node.Settings.At("/ca/other"), nil, 0o644)) // the CA may have changed: all is checked
+	eventually("a check of all", "token_requests_total", 2)
+	end()
+	running.Wait()
+	if !k.hasEntry() {
+		t.Error("the entry is gone")
+	}
+}

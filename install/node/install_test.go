@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+const (
+	stateDir = "/var/lib/capture-cni/"
+	runDir   = "/run/capture-cni/"
+	list     = "/etc/cni/net.d/10-ptp.conflist"
+)
+
+// wholeNode has all that an agent needs, whose plugin works.
+func wholeNode(t *testing.T, change func(*settings.Node)) (*Node, *lab.Log) {
+	t.Helper()
+	wanted := settings.Default(machine.New(t, map[string]string{list: machine.PtpList, "/opt/cni/bin/ptp": "", "/image/other": ""}))
+	wanted.Mode, wanted.Binary = terms.Insert, wanted.At("/image/capture-cni")
+	lab.Check(t, lab.WriteProgram(wanted.Binary, []byte("#!/bin/sh\necho '{\"supportedVersions\": []}'\n")))
+	change(&wanted)
+	var err error
+	wanted.Entry, err = entry.Parse(nil, wanted.Mode, wanted.StateDir, wanted.RunDir)
+	lab.Check(t, err)
+	log := &lab.Log{}
+	return New(wanted, nil, nil, slog.New(slog.NewTextHandler(log, nil))), log
+}
+
+func (n *Node) read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(n.Settings.At(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// partsOf returns the parts of a report that are not in the desired state.
+func partsOf(report Report) string {
+	var parts []string
+	for _, f := range report.Findings {
+		parts = append(parts, map[bool]string{true: string(f.Part) + " waits", false: string(f.Part)}[f.Waiting])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestInstall installs a node and verifies it, on which a file is missing or in the way before or after
+// the installation. No agent answers requests of pods.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	const plugin, image, token = "/opt/cni/bin/capture-cni", "/image/capture-cni", stateDir + "token"
+	onNode := func(s *settings.Node) { s.Credentials.OnNode = true }
+	chain := func(s *settings.Node) { s.Mode, s.TmpfilesDir = terms.MultusChain, "/etc/tmpfiles.d" }
+	dual := func(s *settings.Node) { s.BinDirs = []string{"/opt/cni/bin", "/missing"} }
+	none := map[string]string{}
+	for name, tt := range map[string]struct {
+		change        func(*settings.Node)
+		before, after map[string]string // texts of files; "-" to remove one
+		install       string
+		verify        string
+	}{
+		"good":             {nil, none, none, "", "pods"},
+		"plugin gone":      {nil, none, map[string]string{plugin: "-"}, "", "binary, pods"},
+		"entry gone":       {nil, none, map[string]string{list: machine.PtpList}, "", "entry, pods"},
+		"credentials left": {nil, none, map[string]string{token: "x"}, "", "credentials waits, pods"},
+		"image empty":      {nil, map[string]string{image: "-"}, none, "binary, entry waits", "binary, entry, pods"},
+		"image, and runs":  {nil, map[string]string{image: "-", plugin: "#!/bin/sh\necho supportedVersions\n"}, none, "binary", "binary, pods"},
+		"image, and fails": {nil, map[string]string{image: "-", plugin: "#!/bin/sh\nexit 1\n"}, none, "binary, entry waits", "binary, entry, pods"},
+		"state a file":     {nil, map[string]string{"/var/lib/capture-cni": "x"}, none, "binary, credentials waits, entry waits", "binary, credentials waits, entry, pods"},
+		"net gone":         {nil, map[string]string{"/etc/cni": "-"}, none, "entry", "entry, pods"},
+		"no CA":            {onNode, none, none, "binary, credentials, entry waits", "binary, credentials, entry"},
+		"a bin gone":       {dual, none, none, "binary, entry waits", "binary, entry, pods"},
+		"chain":            {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, none, "", "pods"},
+		"chain, boot gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{"/etc/tmpfiles.d/capture-cni.conf": "-"}, "", "entry, pods"},
+		"chain, copy gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{stateDir + bootEntryName: "-"}, "", "entry, pods"},
+		"chain, no boot":   {chain, none, none, "entry", "entry, pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, _ := wholeNode(t, func(s *settings.Node) {
+				if tt.change != nil {
+					tt.change(s)
+				}
+			})
+			edit := func(files map[string]string) {
+				for path, text := range files {
+					path = n.Settings.At(path)
+					lab.Check(t, os.RemoveAll(path))
+					if text != "-" {
+						lab.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+						lab.Check(t, lab.WriteProgram(path, []byte(text)))
+					}
+				}
+			}
+			edit(tt.before)
+			report := n.Install(t.Context(), false)
+			if got := partsOf(report); got != tt.install || report.Mode != n.Settings.Mode {
+				t.Errorf("installed: %s in mode %s, want %s\n%s", got, report.Mode, tt.install, report)
+			}
+			if tt.install == "" && n.present([]string{n.Settings.StateDir}, placedName) == nil {
+				t.Error("it is not noted that the node has an entry")
+			}
+			edit(tt.after)
+			report = n.Verify(t.Context())
+			if got := partsOf(report); got != tt.verify || report.Mode != n.Settings.Mode || report.Findings == nil {
+				t.Errorf("verified: %s in mode %s, want %s\n%s", got, report.Mode, tt.verify, report)
+			}
+		})
+	}
+}
+
+// TestReport prints findings, the warning and notes, one a line.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	if got := fmt.Sprint(Parts()); got != "[owner binary credentials backend pods entry runtime]" {
+		t.Errorf("the parts are %s", got)
+	}
+	warning := nodestate.Warning{Reason: "twice", Next: "remove one"}
+	for want, report := range map[string]Report{
+		"the node is in the desired state, in mode insert":                                               {Mode: terms.Insert},
+		"the node is in the desired state, in mode insert\nwarning: twice: remove one\nnote: a\nnote: b": {Mode: terms.Insert, Warning: warning, Notes: []string{"a", "b"}},
+		"entry: late\nnote: a": {Findings: []Finding{{Part: PartEntry, Reason: "late"}}, Notes: []string{"a"}},
+	} {
+		if report.String() != want || report.Good() != (report.Findings == nil) {
+			t.Errorf("%v %s, want %s", report.Good(), report, want)
+		}
+	}
+	var report Report
+	report.Add(PartPods, nil)
+	report.Add(PartEntry, entry.Waiting("no list"))
+	report.Add(PartRuntime, errors.New("no answer"))
+	if got := fmt.Sprintf("%+v", report.Findings); got != fmt.Sprintf("%+v", []Finding{{Part: PartEntry, Reason: "no list", Waiting: true}, {Part: PartRuntime, Reason: "no answer"}}) {
+		t.Errorf("the findings are %s", got)
+	}
+}
+
+// TestOwner names the agent that holds the node, and the release that owns it.
+func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
+	for holder, pod := range map[string]record.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
+		n, _ := wholeNode(t, func(s *settings.Node) { s.Credentials.Pod, s.Owner = pod, "mine" })
+		lab.Check(t, n.Uninstall(true, false)) // without a state directory
+		lock, err := n.Claim()
+		lab.Check(t, err)
+		if owner, written := n.read(t, stateDir+ownerName), n.read(t, stateDir+holderName); owner != "mine\n" || written != holder+"\n" {
+			t.Errorf("owner %q, holder %q", owner, written)
+		}
+		if _, err := n.Claim(); !entry.IsWaiting(err) || err.Error() != "agent "+holder+" of this release still runs on the node" {
+			t.Errorf("a second agent: %v", err)
+		}
+		want := fmt.Sprintf("agent %s of release %q runs on the node and would install again what is removed", holder, "mine")
+		if err := n.Uninstall(false, false); err == nil || !strings.HasPrefix(err.Error(), want) || n.read(t, stateDir+ownerName) == "" {
+			t.Errorf("uninstalled under an agent: %v", err)
+		}
+		lab.Check(t, n.Uninstall(false, true))
+		if n.read(t, stateDir+ownerName) != "" {
+			t.Error("forced, and the owner stays")
+		}
+		if _, err := n.Claim(); !entry.IsWaiting(err) || err.Error() != "another agent of this release still runs on the node" {
+			t.Errorf("a second agent on a clean node: %v", err)
+		}
+		lab.Check(t, lock.Close())
+		for range 2 { // the owner that is there stays
+			lock, err = n.Claim()
+			lab.Check(t, err)
+			lab.Check(t, lock.Close())
+		}
+		n.Settings.Owner = "another"
+		if _, err := n.Claim(); err == nil || err.Error() != `the node belongs to release "mine", and this agent to "another": uninstall that one first` {
+			t.Errorf("another release: %v", err)
+		}
+		lab.Check(t, n.Uninstall(false, false))
+		lock, err = n.Claim()
+		lab.Check(t, err)
+		lab.Check(t, lock.Close())
+		lab.Check(t, n.Uninstall(false, false))
+		lab.Check(t, os.MkdirAll(n.Settings.At(stateDir+ownerName)+"/in-the-way", 0o755))
+		if _, err := n.Claim(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("an owner that can't be read: %v", err)
+		}
+	}
+}
+
+// TestWithheld writes no entry for a backend that does not work, unless the node has had one.
+func TestWithheld(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before  func(n *Node) error
+		changed bool
+	}{
+		"none yet": {func(*Node) error { return nil }, false},
+		"had one":  {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
+		"there, old": {func(n *Node) error {
+			return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+entry.OwnedName), []byte("{}"), 0o600)
+		}, false},
+	} {
+		n, log := wholeNode(t, func(s *settings.Node) {})
+		lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
+		n.Settings.Backend = backend.Verdict{Asked: config.NFTables, Reason: "no nf_tables"}
+		n.Credentials.Kubeconfig = stateDir + config.KubeconfigName
+		lab.Check(t, tt.before(n))
+		changed, err := n.PlaceEntry(t.Context())
+		if changed != tt.changed || err != nil || strings.Contains(n.read(t, list), "capture-cni") != tt.changed {
+			t.Errorf("%s: changed %v, %v", name, changed, err)
+		}
+		if strings.Contains(log.String(), `msg="placed the entry" mode=insert directory=/etc/cni/net.d`) != tt.changed {
+			t.Errorf("%s: logged %s", name, log)
+		}
+		if report := n.VerifyMode(t.Context(), terms.Insert).String(); !strings.Contains(report, "backend: no nf_tables") {
+			t.Errorf("%s: %s", name, report)
+		}
+	}
+}
+
+// TestMarkedNode is not removable without a list of its pods, although the entry is gone.
+func TestMarkedNode(t *testing.T) {
+	t.Parallel()
+	n, _ := wholeNode(t, func(s *settings.Node) {})
+	lab.Check(t, n.CheckRemovable(t.Context(), false))
+	lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
+	lab.Check(t, n.ensureIn(n.Settings.StateDir, placedName, nil))
+	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.HasPrefix(err.Error(), "with --cri-socket none the agent can't list captured pods") {
+		t.Errorf("got %v", err)
+	}
+}
