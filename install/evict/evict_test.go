@@ -350,7 +350,7 @@ func TestOldRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Request(pod("too-late"))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		w.Request(pod("just-in-time"))
 		time.Sleep(maxAge)
 		w.serve(t, evictPause)
