@@ -49,8 +49,8 @@ var guardMutants = []mutant{
 	{
 		name: "outdated-pod-is-reported-by-each-guard",
 		file: "install/guard/guard.go",
-		from: "return reported || sent",
-		to:   "return sent",
+		from: "found == terms.Outdated && (reported || sent)",
+		to:   "found == terms.Outdated && sent",
 		by:   by(root, "e2e/guard", "TestEarlierPods"),
 	},
 	{

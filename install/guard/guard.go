@@ -181,13 +181,7 @@ func (g *Guard) noteReported() {
 
 // isReported reports whether the agent has the record of an outdated pod.
 func isReported(found terms.State, reported, sent bool) bool {
-	switch found {
-	case terms.Unknown:
-		return reported
-	case terms.Outdated:
-		return reported || sent
-	}
-	return false
+	return found == terms.Unknown && reported || found == terms.Outdated && (reported || sent)
 }
 
 // save stores a pod's baseline. One that can't be stored stays in memory, and the next
