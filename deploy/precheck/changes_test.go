@@ -165,7 +165,7 @@ var changes = []struct {
 	{"istio-cni and a problem", func(c *Cluster) { with("istio/install-cni")(c); c.Version = "v1.24.0" }},
 	{"istio-cni, ambient", func(c *Cluster) {
 		c.IstioCNI = configMap("AMBIENT_ENABLED", "true")
-		with("istio/install-cni:1.28.0-distroless")(c)
+		with("istio/install-cni:1.28.0-distroless", "istio/ztunnel:1.28.0-distroless")(c)
 	}},
 	{"istio-cni, not ambient", func(c *Cluster) {
 		c.IstioCNI = configMap("AMBIENT_ENABLED", "false")

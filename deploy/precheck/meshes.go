@@ -92,10 +92,10 @@ func (r *Report) checkMeshes(c *Cluster) {
 		found = true
 		r.checkIstioCNI(c, set.Namespace)
 	}
-	if len(c.running(ztunnel)) > 0 {
+	for _, set := range c.running(ztunnel) { // of any namespace's author: istio-cni's settings say whether ambient mode is enabled
 		found = true
-		r.add(Problem, "ambient mode", "disable ambient mode, or keep istio-cni",
-			"ztunnel runs in the cluster: capture-cni is not for clusters with ambient mode")
+		r.add(Note, "ambient mode", "disable ambient mode, or keep istio-cni",
+			"ztunnel runs in namespace %s: capture-cni is not for clusters with ambient mode", set.Namespace)
 	}
 	if !found && c.DaemonSets != nil {
 		r.add(OK, "other meshes", "", "no plugin of another mesh, no ambient mode")

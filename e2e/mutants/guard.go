@@ -49,15 +49,15 @@ var guardMutants = []mutant{
 	{
 		name: "outdated-pod-is-reported-by-each-guard",
 		file: "install/guard/guard.go",
-		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
-		to:   "return reported && before.State == terms.Outdated",
+		from: "found == terms.Outdated && (reported || sent)",
+		to:   "found == terms.Outdated && sent",
 		by:   by(root, "e2e/guard", "TestEarlierPods"),
 	},
 	{
 		name: "unsent-report-counts-as-received",
 		file: "install/guard/guard.go",
-		from: "return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0",
-		to:   "return reported || before.State == terms.Outdated",
+		from: "w.baseline.Reported, len(g.outbox.queue) == 0)",
+		to:   "w.baseline.Reported, true)",
 		by:   by(root, "e2e/guard", "TestEarlierPodsReportedOnce"),
 	},
 	{

@@ -143,6 +143,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 	g.metrics.lastListing.Set(seconds(g.lister.last))
 	g.metrics.lastRound.Set(seconds(g.progress.update(g.watched, time.Now())))
 	g.outbox.send()
+	g.noteReported()
 	g.writeSummary(time.Now())
 	return complete
 }
@@ -151,7 +152,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
 	w.finding, _ = g.examiner.examine(ctx, w, nil)
-	w.baseline.Reported = g.isReported(w.finding, before, baseline.Reported)
+	w.baseline.Reported = isReported(w.finding.State, baseline.Reported, false)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
 	}
@@ -167,16 +168,20 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 	return g.settings.Round
 }
 
-// isReported reports whether the agent has the record of an outdated pod. The record of
-// this guard's first finding counts at the next one, when the outbox has been sent.
-func (g *Guard) isReported(found, before Finding, reported bool) bool {
-	switch found.State {
-	case terms.Unknown:
-		return reported
-	case terms.Outdated:
-		return reported || before.State == terms.Outdated && len(g.outbox.queue) == 0
+// noteReported stores which pods' records the agent has. It does so in the round that sends
+// them: the guard may be replaced before the next one.
+func (g *Guard) noteReported() {
+	for _, w := range g.watched {
+		if now := isReported(w.finding.State, w.baseline.Reported, len(g.outbox.queue) == 0); now != w.baseline.Reported {
+			w.baseline.Reported = now
+			g.save(w)
+		}
 	}
-	return false
+}
+
+// isReported reports whether the agent has the record of an outdated pod.
+func isReported(found terms.State, reported, sent bool) bool {
+	return found == terms.Unknown && reported || found == terms.Outdated && (reported || sent)
 }
 
 // save stores a pod's baseline. One that can't be stored stays in memory, and the next

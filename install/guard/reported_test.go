@@ -19,24 +19,18 @@ import (
 func TestIsReported(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		found, before terms.State
-		reported      bool
-		queued        int
-		want          bool
+		found                terms.State
+		reported, sent, want bool
 	}{
-		{terms.Outdated, "", false, 0, false}, // the record is added after this
-		{terms.Outdated, terms.Outdated, false, 0, true},
-		{terms.Outdated, terms.Outdated, false, 1, false},
-		{terms.Outdated, terms.Outdated, true, 1, true},
-		{terms.Outdated, "", true, 0, true}, // by an earlier guard
-		{terms.Outdated, terms.Unknown, false, 0, false},
-		{terms.Unknown, terms.Outdated, true, 0, true},
-		{terms.Unknown, terms.Outdated, false, 0, false},
-		{terms.Captured, terms.Outdated, true, 0, false},
-		{terms.Drifted, terms.Outdated, true, 0, false},
+		{terms.Outdated, false, false, false}, // the record is added after this, or waits for an agent
+		{terms.Outdated, false, true, true},
+		{terms.Outdated, true, false, true}, // by an earlier guard
+		{terms.Unknown, true, true, true},
+		{terms.Unknown, false, true, false},
+		{terms.Captured, true, true, false},
+		{terms.Drifted, true, true, false},
 	} {
-		g := &Guard{outbox: outbox{queue: make([]record.Record, tt.queued)}}
-		if got := g.isReported(Finding{State: tt.found}, Finding{State: tt.before}, tt.reported); got != tt.want {
+		if got := isReported(tt.found, tt.reported, tt.sent); got != tt.want {
 			t.Errorf("%+v: got %v", tt, got)
 		}
 	}

@@ -21,7 +21,7 @@ const (
 	MaxSets     = 1_000                          // of our table
 	MaxElements = 2*capture.MaxExpanded + 30_000 // of all sets of our table
 
-	maxBytes    = 64 << 20 // of one list, as the kernel sends it
+	MaxBytes    = 64 << 20 // of one list, as the kernel sends it
 	MaxOurBytes = 4 << 20  // of our table's rules
 )
 

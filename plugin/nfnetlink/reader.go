@@ -53,7 +53,7 @@ type Listing struct {
 	Single  bool   // one object, which the filter names
 	What    string // names the objects in errors, in the plural
 	Limit   int    // of objects that are read, and of results that are kept
-	Bytes   int    // limit of bytes; 0 is maxBytes
+	Bytes   int    // limit of bytes; 0 is MaxBytes
 }
 
 // filter is an attribute that holds a name. Older kernels ignore some filters.
@@ -103,7 +103,7 @@ func listOnce[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, er
 		return nil, false, r.wrap(err)
 	}
 	whole = true
-	objects, size, mostBytes := 0, 0, cmp.Or(l.Bytes, maxBytes)
+	objects, size, mostBytes := 0, 0, cmp.Or(l.Bytes, MaxBytes)
 	var fault error // of this package, which wrap leaves alone
 	err = r.socket.Receive(r.ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
 		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // also of the last message, NLMSG_DONE

@@ -53,7 +53,7 @@ func Names() (names []Table) {
 // List returns the tables that exist, with the chains that are not built in. Errors:
 // TooLarge.
 func List() (Tables, error) {
-	list, left := Tables{}, maxEntries
+	list, left := Tables{}, MaxEntries
 	for _, table := range Names() {
 		entries, err := table.entries(left)
 		if err != nil {
@@ -66,7 +66,7 @@ func List() (Tables, error) {
 }
 
 // Entries reads the table's rules. Errors: TooLarge.
-func (t Table) Entries() ([]byte, error) { return t.entries(maxEntries) }
+func (t Table) Entries() ([]byte, error) { return t.entries(MaxEntries) }
 
 func (t Table) entries(limit int) ([]byte, error) {
 	entries, err := families[t.Family].entries(t.Name, limit)
@@ -92,9 +92,9 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// maxEntries bounds the bytes of the rules of all tables together; nfnetlink's limits say
+// MaxEntries bounds the bytes of the rules of all tables together; nfnetlink's limits say
 // why. A rule of ours takes less than 300.
-const maxEntries = 400 * capture.MaxExpanded
+const MaxEntries = 400 * capture.MaxExpanded
 
 // Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
 const (
@@ -129,7 +129,7 @@ func (f family) entries(table string, limit int) ([]byte, error) {
 		return nil, err
 	}
 	if int(info.entrySize) > limit {
-		return nil, nfnetlink.TooLarge{What: "bytes of legacy rules", Limit: maxEntries}
+		return nil, nfnetlink.TooLarge{What: "bytes of legacy rules", Limit: MaxEntries}
 	}
 	buffer := make([]byte, entriesHeader+info.entrySize)
 	copy(buffer, table)
