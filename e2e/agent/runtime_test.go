@@ -5,7 +5,6 @@ package agent
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func TestAutoWithoutTrial(t *testing.T) {
 		c, socket := n.ServeRuntime(t, true)
 		c.Named = machine.Named{Runtime: runtime.name, Release: runtime.version}
 		for _, program := range []string{"ptp", "portmap"} { // without them CRI-O skips the list
-			lab.Check(t, os.WriteFile(filepath.Join(n.BinDir, program), nil, 0o755))
+			lab.Check(t, lab.WriteProgram(filepath.Join(n.BinDir, program), []byte("#!/bin/sh\n")))
 		}
 		a := n.StartReady(t, "--mode", "auto", "--cri-socket", filepath.Join(n.Dir, "missing.sock"), "--cri-socket", socket)
 		a.WaitForLog(t, fmt.Sprintf("msg=\"found the container runtime\" name=%s version=%s socket=%s", runtime.name, runtime.version, socket))

@@ -7,8 +7,10 @@ package machine
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -105,7 +107,21 @@ func (Named) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.Sta
 	return &runtimeapi.StatusResponse{}, nil
 }
 
-// Serve answers at a socket until the test ends.
+// CRIO is a runtime that serves its configuration as CRI-O does.
+type CRIO struct {
+	Named
+	Config string
+}
+
+func (c CRIO) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/config" {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, c.Config)
+}
+
+// Serve answers at a socket until the test ends, by HTTP as well if the runtime does.
 func Serve(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *cri.Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -115,7 +131,21 @@ func Serve(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *cri.Client {
 	}
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
-	go func() { _ = server.Serve(listener) }() // until Stop
+	if other, ok := runtime.(http.Handler); ok {
+		both := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor == 2 {
+				server.ServeHTTP(w, r)
+				return
+			}
+			other.ServeHTTP(w, r)
+		})}
+		both.Protocols.SetHTTP1(true)
+		both.Protocols.SetUnencryptedHTTP2(true)
+		go func() { _ = both.Serve(listener) }() // until Close
+		t.Cleanup(func() { _ = both.Close() })
+	} else {
+		go func() { _ = server.Serve(listener) }() // until Stop
+	}
 	t.Cleanup(server.Stop)
 	client, err := cri.New(socket)
 	if err != nil {

@@ -5,6 +5,7 @@ package runtimes
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -23,11 +24,24 @@ func conf(network, kind string) string {
 	return fmt.Sprintf("{\"cniVersion\": \"0.4.0\", \"name\": %q, \"type\": %q}\n", network, kind)
 }
 
-// directory is one that the generator made.
+// directory is one that the generator made, and what its runtime is configured with.
 type directory struct {
-	files    map[string]string
-	programs []string
+	files    map[string]string // a value that starts with "->" is a link, one that starts with "!" has no permission
+	programs []string          // names, with a colon and what is wrong with one
+	most     int               // lists that containerd loads, but for the first
+	network  string            // that CRI-O uses
 }
+
+// program answers VERSION as a plugin does: CRI-O calls each plugin of a list.
+const program = `#!/bin/sh
+echo '{"cniVersion":"1.0.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}'
+`
+
+// wrong is what can be wrong with a program, and its text. The agent can't see the hidden ones.
+var (
+	wrong  = map[string]string{"empty": "", "no form": "echo\n", "no permission": program, "elsewhere": program}
+	hidden = map[string]string{"fails": "#!/bin/sh\nexit 1\n", "old": "#!/bin/sh\necho '{\"cniVersion\":\"0.3.1\",\"supportedVersions\":[\"0.3.0\",\"0.3.1\"]}'\n"}
+)
 
 var primaries = []string{"ptp", "calico", "cilium-cni", "portmap"}
 
@@ -40,7 +54,7 @@ func generate(r *rand.Rand) directory {
 		name := stems[r.IntN(len(stems))] + ends[r.IntN(len(ends))]
 		d.files[name] = content(r, network, strings.HasSuffix(name, ".conflist"))
 		if r.IntN(6) == 0 {
-			d.files[network+"/50-more.conf"] = []string{`{"type": "portmap"}`, `{"type": "gone"}`, `{`, `{}`}[r.IntN(4)]
+			d.files[network+"/50-more.conf"] = pick(r, `{"type": "portmap"}`, `{"type": "gone"}`, `{`, `{}`)
 		}
 		if r.IntN(12) == 0 {
 			d.files[network+"/50-more.txt"] = "{"
@@ -50,13 +64,28 @@ func generate(r *rand.Rand) directory {
 		d.files["20-directory.conflist/file"] = "{"
 	}
 	for _, name := range primaries {
-		if r.IntN(4) > 0 {
+		switch r.IntN(8) {
+		case 0:
+		case 1:
+			d.programs = append(d.programs, name+":"+pick(r, "empty", "no form", "no permission", "fails", "old", "elsewhere", "elsewhere"))
+		default:
 			d.programs = append(d.programs, name)
 		}
 	}
-	d.programs = append(d.programs, "capture-cni")
+	d.programs = append(d.programs, pick(r, ours...))
+	if r.IntN(5) == 0 {
+		d.network = pick(r, "net0", "net1", "net2", "none")
+	}
+	if r.IntN(5) == 0 {
+		d.most = pick(r, -1, 1, 2)
+	}
 	return d
 }
+
+// ours is what becomes of our program, which the agent puts into its own directory.
+var ours = append(slices.Repeat([]string{"capture-cni"}, 12), "another", "capture-cni:empty", "capture-cni:no permission", "capture-cni:fails")
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func content(r *rand.Rand, network string, isList bool) string {
 	text := list(network, primaries[r.IntN(3)])
@@ -66,7 +95,7 @@ func content(r *rand.Rand, network string, isList bool) string {
 	case r.IntN(2) == 0:
 		text = list(network, primaries[r.IntN(3)], "portmap")
 	}
-	switch r.IntN(20) {
+	switch r.IntN(21) {
 	case 0:
 		return ""
 	case 1:
@@ -86,11 +115,13 @@ func content(r *rand.Rand, network string, isList bool) string {
 	case 8:
 		return strings.Replace(text, `"name"`, `"loadOnlyInlinedPlugins": true, "name"`, 1)
 	case 9:
-		return []string{"->../outside", "->/none", "->none", "->.", "->10-b.conflist", "->05-a.conflist"}[r.IntN(6)]
+		return pick(r, "->../outside", "->/none", "->none", "->.", "->10-b.conflist", "->05-a.conflist", "->/proc/self/mem")
 	case 10:
 		return conf(network, "ptp") // of the other form, in half the cases
 	case 11:
 		return strings.Replace(text, `"1.0.0"`, `"0.2.0"`, 1)
+	case 12:
+		return "!" + text
 	}
 	return text
 }

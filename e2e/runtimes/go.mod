@@ -8,6 +8,7 @@ require (
 	github.com/cri-o/ocicni v0.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/sirupsen/logrus v1.9.3
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -38,7 +39,6 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/api v0.37.2 // indirect

@@ -5,11 +5,12 @@
 package runtimes
 
 import (
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/go-cni"
@@ -26,63 +27,97 @@ func TestMain(m *testing.M) {
 
 // loaded is what a loader made of a directory.
 type loaded struct {
-	Network string   // the name of the first one, "" if it loads none
+	Network string   // the name of the first one that is not loopback, "" if it loads none
 	Types   []string // the plugins that it would call for a pod
 }
 
-// oracles are the loaders of the runtimes, by the name that a runtime reports.
-var oracles = map[string]func(netDir, binDir string) loaded{"containerd": loadContainerd, "cri-o": loadCRIO}
+func (l loaded) calls() bool { return slices.Contains(l.Types, "capture-cni") }
 
-func loadContainerd(netDir, binDir string) (l loaded) {
-	loader, err := cni.New(cni.WithPluginDir([]string{binDir}), cni.WithPluginConfDir(netDir), cni.WithPluginMaxConfNum(1))
+// oracles are the loaders of the runtimes, by the name that a runtime reports.
+var oracles = map[string]func(n node, bins []string) loaded{"containerd": loadContainerd, "cri-o": loadCRIO}
+
+func loadContainerd(n node, bins []string) (l loaded) {
+	loader, err := cni.New(cni.WithPluginDir(bins), cni.WithPluginConfDir(n.netDir), cni.WithPluginMaxConfNum(1+n.most))
 	if err != nil || loader.Load(cni.WithDefaultConf) != nil {
 		return l
 	}
 	for _, network := range loader.GetConfig().Networks {
-		l.Network = network.Config.Name
+		var types []string
 		for _, plugin := range network.Config.Plugins {
-			l.Types = append(l.Types, plugin.Network.Type)
+			types = append(types, plugin.Network.Type)
+		}
+		if l.Types = append(l.Types, types...); l.Network == "" && !slices.Equal(types, []string{"loopback"}) {
+			l.Network = network.Config.Name
 		}
 	}
 	return l
 }
 
 // loadCRIO reads the fields of the loader, which has no method for them.
-func loadCRIO(netDir, binDir string) (l loaded) {
-	loader, err := ocicni.InitCNINoInotify("", netDir, filepath.Join(binDir, ".cache"), binDir)
+func loadCRIO(n node, bins []string) (l loaded) {
+	loader, err := ocicni.InitCNINoInotify(n.network, n.netDir, filepath.Join(bins[0], ".cache"), bins...)
 	if err != nil {
 		return l
 	}
 	defer func() { _ = loader.Shutdown() }()
-	if l.Network = loader.GetDefaultNetworkName(); l.Network == "" {
+	network := reflect.ValueOf(loader).Elem().FieldByName("networks").MapIndex(reflect.ValueOf(loader.GetDefaultNetworkName()))
+	if !network.IsValid() {
 		return l
 	}
-	network := reflect.ValueOf(loader).Elem().FieldByName("networks").MapIndex(reflect.ValueOf(l.Network)).Elem()
-	plugins := network.FieldByName("config").Elem().FieldByName("Plugins")
+	plugins := network.Elem().FieldByName("config").Elem().FieldByName("Plugins")
 	for i := range plugins.Len() {
 		l.Types = append(l.Types, plugins.Index(i).Elem().FieldByName("Network").Elem().FieldByName("Type").String())
+	}
+	if !slices.Equal(l.Types, []string{"loopback"}) {
+		l.Network = loader.GetDefaultNetworkName()
 	}
 	return l
 }
 
-// program answers VERSION as a plugin does: CRI-O calls each plugin of a list.
-const program = `#!/bin/sh
-echo '{"cniVersion":"1.0.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}'
-`
+// node is the directories of a runtime. Those of plugins exist a second time, where those programs
+// are mended of which the agent can't see that they fail.
+type node struct {
+	directory
+	netDir       string
+	bins, mended []string // the agent sees the first one
+	hides        bool     // bins and mended differ
+}
 
-// makeNode makes the directories of a runtime. A value that starts with "->" is a link.
-func makeNode(t *testing.T, files map[string]string, programs []string) (netDir, binDir string) {
+func makeNode(t *testing.T, d directory) node {
 	t.Helper()
 	root := t.TempDir()
-	netDir, binDir = filepath.Join(root, "net.d"), filepath.Join(root, "bin")
-	lab.Check(t, errors.Join(os.Mkdir(netDir, 0o755), os.Mkdir(binDir, 0o755), os.WriteFile(filepath.Join(root, "outside"), []byte(list("outside", "ptp")), 0o600)))
-	for name, content := range files {
-		write(t, filepath.Join(netDir, name), content)
+	at := func(name string) string { return filepath.Join(root, name) }
+	n := node{d, at("net.d"), []string{at("bin"), at("more")}, []string{at("bin"), at("more")}, false}
+	for _, directory := range []string{n.netDir, at("bin"), at("more"), at("mended")} {
+		lab.Check(t, os.Mkdir(directory, 0o755))
 	}
-	for _, name := range programs {
-		lab.Check(t, os.WriteFile(filepath.Join(binDir, name), []byte(program), 0o755))
+	lab.Check(t, os.WriteFile(at("outside"), []byte(list("outside", "ptp")), 0o600))
+	for name, content := range d.files {
+		write(t, at("net.d/"+name), content)
 	}
-	return netDir, binDir
+	for _, name := range d.programs {
+		name, way, isWrong := strings.Cut(name, ":")
+		bin, text, mode := "bin/", program, os.FileMode(0o755)
+		if isWrong {
+			text = wrong[way] + hidden[way]
+		}
+		switch {
+		case way == "elsewhere":
+			bin = "more/"
+		case way == "no permission":
+			mode = 0o644
+		case hidden[way] != "":
+			n.hides, n.mended = true, []string{at("mended"), at("bin"), at("more")}
+			lab.Check(t, os.WriteFile(at("mended/"+name), []byte(program), mode))
+		}
+		lab.Check(t, os.WriteFile(at(bin+name), []byte(text), mode))
+	}
+	return n
+}
+
+// seesAll reports whether no program is in a directory that the agent does not see.
+func (n node) seesAll() bool {
+	return !slices.ContainsFunc(n.programs, func(name string) bool { return strings.HasSuffix(name, ":elsewhere") })
 }
 
 func write(t *testing.T, path, content string) {
@@ -92,5 +127,9 @@ func write(t *testing.T, path, content string) {
 		lab.Check(t, os.Symlink(target, path))
 		return
 	}
+	content, isDenied := strings.CutPrefix(content, "!")
 	lab.Check(t, os.WriteFile(path, []byte(content), 0o644))
+	if isDenied {
+		lab.Check(t, os.Chmod(path, 0))
+	}
 }

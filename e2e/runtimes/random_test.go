@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,48 +30,60 @@ var (
 func TestRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 0))
 	disagreements := map[string]int{}
+	total, hidden := 0, 0
 	for range *count {
 		d := generate(r)
-		for runtime, load := range oracles {
-			for _, what := range disagree(t, d, runtime, load) {
+		for runtime := range oracles {
+			for _, what := range disagree(t, d, runtime) {
+				if strings.HasPrefix(what, hiddenPrefix) {
+					hidden++
+					continue
+				}
+				total++
 				if disagreements[what]++; disagreements[what] <= 3 {
-					t.Errorf("%s: %s: %q, programs %q", runtime, what, d.files, d.programs)
+					t.Errorf("%s: %s: %q, programs %q, %d lists, network %q", runtime, what, d.files, d.programs, 1+d.most, d.network)
 				}
 			}
 		}
 	}
-	total := 0
-	for _, n := range disagreements {
-		total += n
-	}
-	t.Logf("%d directories, 2 loaders, 3 modes: %d disagreements: %v", *count, total, disagreements)
+	t.Logf("%d directories, 2 loaders, 3 modes: %d disagreements: %v; %d times CRI-O goes by a fault of a program that no agent sees", *count, total, disagreements, hidden)
 }
 
+// hiddenPrefix begins what differs only because a program fails VERSION.
+const hiddenPrefix = "hidden: "
+
 // disagree returns in what agent and loader differ.
-func disagree(t *testing.T, d directory, runtime string, load func(netDir, binDir string) loaded) (found []string) {
+func disagree(t *testing.T, d directory, runtime string) (found []string) {
 	t.Helper()
-	netDir, binDir := makeNode(t, d.files, d.programs)
-	known, unknown := agent{runtime, netDir, binDir}, agent{"", netDir, binDir}
+	n := makeNode(t, d)
+	known, unknown := agent{runtime, n}, agent{"", n}
 	differ := func(differs bool, format string, args ...any) {
 		if differs {
 			found = append(found, fmt.Sprintf(format, args...))
 		}
 	}
-	calls := func() bool { return slices.Contains(load(netDir, binDir).Types, "capture-cni") }
-	starts := func() bool { return load(netDir, binDir).Network != "" } // else no pod starts
-	network, err := known.finds()
-	truth := load(netDir, binDir)
-	loopback := slices.Equal(truth.Types, []string{"loopback"}) // the agent waits for another list
-	differ((network != truth.Network && !loopback || loopback && err == nil) && !isCautious(err), "another list (%v)", err)
-	differ((known.called() == nil) != calls() && !isCautious(known.called()), "without an entry")
+	load := func() loaded { return oracles[runtime](n, n.mended) }
+	networks, err := known.finds()
+	truth := load()
+	loopback := truth.Network == "" && len(truth.Types) > 0 // the agent waits for another list
+	doubts := runtime == "cri-o" && !n.seesAll()            // then CRI-O may load nothing, so that no pod starts
+	agrees := slices.Contains(networks, truth.Network) || truth.Network == "" && (doubts || len(networks) == 0)
+	differ((!agrees || loopback && err == nil) && !isCautious(err), "another list (%v)", err)
+	differ((known.called() == nil) != truth.calls() && !isCautious(known.called()), "without an entry")
 	for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
+		if mode == terms.Owned && d.most != 0 { // refused by CheckMaxConfNum
+			continue
+		}
 		for _, a := range []agent{known, unknown} {
-			before := tree(t, netDir)
-			fault := a.place(mode)
-			differ(fault == nil && !calls() && (a == known || starts()), "no fault, not called: %s", mode)
-			differ(a.called() == nil && !calls() && (a == known || starts()), "counts as called, not called: %s", mode)
-			differ(a == known && a.called() != nil && calls() && !isCautious(a.called()), "called, counts as not called: %s", mode)
-			placed := tree(t, netDir)
+			before := tree(t, n.netDir)
+			fault, called := a.place(mode), a.called()
+			now := load()
+			fails := !now.calls() && (a.runtime != "" && !doubts || now.Network != "")
+			differ(fault == nil && fails, "no fault, not called: %s", mode)
+			differ(called == nil && fails, "counts as called, not called: %s", mode)
+			differ(a.runtime != "" && called != nil && now.calls() && !isCautious(called), "called, counts as not called: %s", mode)
+			differ(fault == nil && n.hides && !fails && !oracles[runtime](n, n.bins).calls(), hiddenPrefix+"%s", mode)
+			placed := tree(t, n.netDir)
 			for name, content := range before {
 				now, there := placed[name]
 				_, isLink := cutLink(content)
@@ -79,11 +92,11 @@ func disagree(t *testing.T, d directory, runtime string, load func(netDir, binDi
 				differ(now != content && (mode != terms.Insert || filepath.Ext(name) != ".conflist"), "a file is changed: %s", mode)
 			}
 			differ(a.remove() != nil, "removal fails: %s", mode)
-			if diff := cmp.Diff(before, tree(t, netDir)); diff != "" {
+			if diff := cmp.Diff(before, tree(t, n.netDir)); diff != "" {
 				differ(true, "removal leaves another directory: %s", mode)
-				lab.Check(t, os.RemoveAll(netDir))
+				lab.Check(t, os.RemoveAll(n.netDir))
 				for name, content := range d.files {
-					write(t, filepath.Join(netDir, name), content)
+					write(t, filepath.Join(n.netDir, name), content)
 				}
 			}
 		}

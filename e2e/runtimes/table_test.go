@@ -19,39 +19,48 @@ import (
 
 var all = []string{"ptp", "calico", "portmap", "capture-cni"}
 
+// broken returns all programs, one of them broken in a way.
+func broken(name, way string) []string {
+	return append(slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == name }), name+":"+way)
+}
+
 // TestTable asks agent and loaders about directories as reports describe them. In each mode the
 // agent sees no fault exactly if the loader calls the plugin.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	good, first := list("second", "calico"), list("first", "cilium-cni")
 	for name, test := range map[string]directory{
-		"empty":                          {nil, all},
-		"the program of the first":       {map[string]string{"05-cilium.conflist": first, "10-calico.conflist": good}, all},
-		"the program of the second":      {map[string]string{"05-a.conflist": list("first", "ptp", "gone"), "10-calico.conflist": good}, all},
-		"the programs of both":           {map[string]string{"05-cilium.conflist": first, "10-b.conflist": list("second", "gone")}, all},
-		"our program":                    {map[string]string{"10-calico.conflist": good}, []string{"calico"}},
-		"an empty list in front":         {map[string]string{"05-a.conflist": "", "10-calico.conflist": good}, all},
-		"half a list in front":           {map[string]string{"05-a.conflist": first[:40], "10-calico.conflist": good}, all},
-		"no plugins in front":            {map[string]string{"05-a.conflist": `{"name": "a", "plugins": []}`, "10-calico.conflist": good}, all},
-		"a list in a conf":               {map[string]string{"05-a.conf": good, "10-calico.conflist": good}, all},
-		"conf, conflist, json":           {map[string]string{"10-a.conf": conf("plain", "ptp"), "10-a.conflist": good, "10-a.json": conf("json", "ptp")}, all},
-		"conflist, json":                 {map[string]string{"10-a.conflist": good, "10-a.json": conf("json", "ptp")}, all},
-		"a json alone":                   {map[string]string{"10-a.json": conf("json", "ptp")}, all},
-		"a link inside":                  {map[string]string{"10-a.conflist": "->calico.real", "calico.real": good}, all},
-		"a link outside":                 {map[string]string{"10-a.conflist": "->../outside"}, all},
-		"a dangling link in front":       {map[string]string{"05-a.conflist": "->none", "10-calico.conflist": good}, all},
-		"a link to a directory in front": {map[string]string{"05-a.conflist": "->.", "10-calico.conflist": good}, all},
-		"a directory with a list's name": {map[string]string{"05-a.conflist/x": "", "10-calico.conflist": good}, all},
-		"a drop-in":                      {map[string]string{"10-calico.conflist": good, "second/50.conf": `{"type": "portmap"}`}, all},
-		"a drop-in without a program":    {map[string]string{"10-calico.conflist": good, "second/50.conf": `{"type": "gone"}`}, all},
-		"a broken drop-in":               {map[string]string{"05-a.conflist": list("first", "ptp"), "first/50.conf": "{", "10-calico.conflist": good}, all},
-		"drop-ins alone":                 {map[string]string{"05-a.conflist": `{"cniVersion": "1.0.0", "name": "first"}`, "first/50.conf": `{"type": "ptp"}`, "10-calico.conflist": good}, all},
-		"a file with the network's name": {map[string]string{"05-a.conflist": list("first", "ptp"), "first": "", "10-calico.conflist": good}, all},
-		"inlined plugins alone":          {map[string]string{"10-a.conflist": strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": "true", "name"`, 1), "second/50.conf": "{"}, all},
-		"our list in front of another":   {map[string]string{"00-a.conflist": list("first", "cilium-cni"), "10-calico.conflist": good}, all},
+		"empty":                          {files: nil, programs: all},
+		"the program of the first":       {files: map[string]string{"05-cilium.conflist": first, "10-calico.conflist": good}, programs: all},
+		"the program of the second":      {files: map[string]string{"05-a.conflist": list("first", "ptp", "gone"), "10-calico.conflist": good}, programs: all},
+		"the programs of both":           {files: map[string]string{"05-cilium.conflist": first, "10-b.conflist": list("second", "gone")}, programs: all},
+		"our program":                    {files: map[string]string{"10-calico.conflist": good}, programs: []string{"calico"}},
+		"an empty list in front":         {files: map[string]string{"05-a.conflist": "", "10-calico.conflist": good}, programs: all},
+		"half a list in front":           {files: map[string]string{"05-a.conflist": first[:40], "10-calico.conflist": good}, programs: all},
+		"no plugins in front":            {files: map[string]string{"05-a.conflist": `{"name": "a", "plugins": []}`, "10-calico.conflist": good}, programs: all},
+		"a list in a conf":               {files: map[string]string{"05-a.conf": good, "10-calico.conflist": good}, programs: all},
+		"conf, conflist, json":           {files: map[string]string{"10-a.conf": conf("plain", "ptp"), "10-a.conflist": good, "10-a.json": conf("json", "ptp")}, programs: all},
+		"conflist, json":                 {files: map[string]string{"10-a.conflist": good, "10-a.json": conf("json", "ptp")}, programs: all},
+		"a json alone":                   {files: map[string]string{"10-a.json": conf("json", "ptp")}, programs: all},
+		"a link inside":                  {files: map[string]string{"10-a.conflist": "->calico.real", "calico.real": good}, programs: all},
+		"a link outside":                 {files: map[string]string{"10-a.conflist": "->../outside"}, programs: all},
+		"a dangling link in front":       {files: map[string]string{"05-a.conflist": "->none", "10-calico.conflist": good}, programs: all},
+		"a link to a directory in front": {files: map[string]string{"05-a.conflist": "->.", "10-calico.conflist": good}, programs: all},
+		"a directory with a list's name": {files: map[string]string{"05-a.conflist/x": "", "10-calico.conflist": good}, programs: all},
+		"a drop-in":                      {files: map[string]string{"10-calico.conflist": good, "second/50.conf": `{"type": "portmap"}`}, programs: all},
+		"a drop-in without a program":    {files: map[string]string{"10-calico.conflist": good, "second/50.conf": `{"type": "gone"}`}, programs: all},
+		"a broken drop-in":               {files: map[string]string{"05-a.conflist": list("first", "ptp"), "first/50.conf": "{", "10-calico.conflist": good}, programs: all},
+		"drop-ins alone":                 {files: map[string]string{"05-a.conflist": `{"cniVersion": "1.0.0", "name": "first"}`, "first/50.conf": `{"type": "ptp"}`, "10-calico.conflist": good}, programs: all},
+		"a file with the network's name": {files: map[string]string{"05-a.conflist": list("first", "ptp"), "first": "", "10-calico.conflist": good}, programs: all},
+		"inlined plugins alone":          {files: map[string]string{"10-a.conflist": strings.Replace(good, `"name"`, `"loadOnlyInlinedPlugins": "true", "name"`, 1), "second/50.conf": "{"}, programs: all},
+		"an empty program":               {files: map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": good}, programs: broken("ptp", "empty")},
+		"a program of no form":           {files: map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": good}, programs: broken("ptp", "no form")},
+		"a program without permission":   {files: map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": good}, programs: broken("ptp", "no permission")},
+		"our program is empty":           {files: map[string]string{"10-calico.conflist": good}, programs: broken("capture-cni", "empty")},
+		"our list in front of another":   {files: map[string]string{"00-a.conflist": list("first", "cilium-cni"), "10-calico.conflist": good}, programs: all},
 	} {
-		for runtime, load := range oracles {
-			for _, what := range disagree(t, test, runtime, load) {
+		for runtime := range oracles {
+			for _, what := range disagree(t, test, runtime) {
 				t.Errorf("%s, on %s: %s", name, runtime, what)
 			}
 		}
@@ -63,20 +72,20 @@ func TestTable(t *testing.T) {
 func TestProgramsGoMissing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
-		netDir, binDir := makeNode(t, map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, all)
-		a := agent{"cri-o", netDir, binDir}
+		n := makeNode(t, directory{files: map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, programs: all})
+		a, binDir := agent{"cri-o", n}, n.bins[0]
 		lab.Check(t, a.place(mode))
 		for _, program := range []string{"capture-cni", "ptp"} {
 			lab.Check(t, os.Rename(filepath.Join(binDir, program), filepath.Join(binDir, "gone")))
-			if fault := a.fault(mode); fault == nil || slices.Contains(loadCRIO(netDir, binDir).Types, "capture-cni") {
+			if fault := a.fault(mode); fault == nil || loadCRIO(n, n.bins).calls() {
 				t.Errorf("%s without %s: %v", mode, program, fault)
 			}
-			if fault := a.place(mode); (fault == nil) != (program == "ptp") || fault != nil && !strings.Contains(fault.Error(), "names capture-cni, whose programs are missing") {
+			if fault := a.place(mode); (fault == nil) != (program == "ptp") || fault != nil && !strings.Contains(fault.Error(), "names capture-cni, whose programs are missing or broken") {
 				t.Errorf("%s, placed without %s: %v", mode, program, fault)
 			}
 			lab.Check(t, os.Rename(filepath.Join(binDir, "gone"), filepath.Join(binDir, program)))
 			lab.Check(t, a.place(mode))
-			if !slices.Contains(loadCRIO(netDir, binDir).Types, "capture-cni") {
+			if !loadCRIO(n, n.bins).calls() {
 				t.Errorf("%s, with %s again: not called", mode, program)
 			}
 		}
@@ -99,14 +108,14 @@ func TestOwnerWrites(t *testing.T) {
 		for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
 			for act, after := range acts {
 				for step := range 4 {
-					netDir, binDir := makeNode(t, map[string]string{"10-a.conflist": good}, all)
-					a := agent{runtime, netDir, binDir}
+					n := makeNode(t, directory{files: map[string]string{"10-a.conflist": good}, programs: all})
+					a, netDir := agent{runtime, n}, n.netDir
 					steps := []func(){func() { _ = a.place(mode) }, func() { _ = a.place(mode) }, func() { _ = a.remove() }, func() {}}
 					for i, do := range steps {
 						if i == step {
 							overwrite(t, netDir, after)
 						}
-						if do(); a.fault(mode) == nil && !slices.Contains(load(netDir, binDir).Types, "capture-cni") {
+						if do(); a.fault(mode) == nil && !load(n, n.bins).calls() {
 							t.Errorf("%s, %s, %s before step %d, after %d: no fault, not called", runtime, mode, act, step, i)
 						}
 					}
@@ -139,7 +148,8 @@ func overwrite(t *testing.T, netDir string, files map[string]string) {
 // the agent places is never torn, and it loses no file but those that the writer deletes.
 func TestListChangesWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	netDir, binDir := makeNode(t, map[string]string{"10-calico.conflist": list("second", "calico")}, all)
+	n := makeNode(t, directory{files: map[string]string{"10-calico.conflist": list("second", "calico")}, programs: all})
+	a, netDir := agent{"cri-o", n}, n.netDir
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		path, err := filepath.Join(netDir, "05-a.conflist"), error(nil)
@@ -155,7 +165,6 @@ func TestListChangesWhileItIsRead(t *testing.T) {
 		}
 		done <- err
 	}()
-	a := agent{"cri-o", netDir, binDir}
 	for range 200 {
 		_ = a.place(terms.Owned)
 		if text, err := os.ReadFile(filepath.Join(netDir, entry.OwnedName)); err == nil && !strings.HasSuffix(string(text), "}\n") {

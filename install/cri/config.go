@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -51,6 +54,29 @@ func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 		return CNIConfig{}, fmt.Errorf("%w: %w", ErrNoConfig, err)
 	}
 	return loaded, nil
+}
+
+// CRIOConfig returns the configuration that CRI-O runs with, in the form of its file. CRI-O serves
+// it by HTTP at its CRI socket.
+func (c *Client) CRIOConfig(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.Socket())
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://crio/config", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, c.failed("asking CRI-O for its configuration", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%w: %s", ErrNoConfig, answer.Status)
+	}
+	return io.ReadAll(io.LimitReader(answer.Body, maxMessage))
 }
 
 // Calls reports whether the runtime calls plugins of a type.

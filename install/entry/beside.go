@@ -36,9 +36,9 @@ func Beside(net Net, mode terms.Mode, allowIstioCNI bool) (others []Other, allow
 	if mode.UnderMultus() {
 		return nil, mode, nil // the list that the runtime loads is elsewhere
 	}
-	found, err := primaries(net)
+	found, err := Primaries(net)
 	for _, p := range found {
-		err = errors.Join(err, p.checkVersion())
+		err = errors.Join(err, p.CheckVersion())
 		for _, plugin := range p.List.Plugins {
 			if plugin.OtherMesh() {
 				others = append(others, decideBeside(plugin, p, net, allowIstioCNI))

@@ -3,8 +3,10 @@
 package entry
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,11 +73,11 @@ func (n Net) load(own bool) (found choices, err error) {
 		case err != nil:
 			found.skipped = append(found.skipped, err)
 		case len(unseen) > 0 && n.SeesAll, slices.Contains(unseen, conflist.PluginType):
-			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing", name, strings.Join(unseen, ", ")))
+			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing or broken", name, strings.Join(unseen, ", ")))
 		case slices.ContainsFunc(doubts, p.names): // skipped if the former is
 		case p.isLoopback() && len(found.sets) > 0: // a pod with it alone has no network
 		case n.Network == "" || n.Network == p.List.Name:
-			found.sets = append(found.sets, []primary{p})
+			found.sets = append(slices.DeleteFunc(found.sets, func(set []primary) bool { return set[0].isLoopback() }), []primary{p})
 			certain, doubts = len(unseen) == 0, append(doubts, unseen)
 		}
 	}
@@ -85,15 +87,29 @@ func (n Net) load(own bool) (found choices, err error) {
 	return found, nil
 }
 
-// unseen returns the types of a list whose programs the agent does not see.
+// unseen returns the types of a list whose programs the agent does not see, or sees to be none.
 func (n Net) unseen(p primary, own bool) (unseen []string) {
 	for _, kind := range p.types {
-		_, err := invoke.FindInPath(kind, n.BinDirs) // as CRI-O does
-		if err != nil && (own || kind != conflist.PluginType) {
+		path, err := invoke.FindInPath(kind, n.BinDirs) // as CRI-O does
+		if (err != nil || !isProgram(path)) && (own || kind != conflist.PluginType) {
 			unseen = append(unseen, kind)
 		}
 	}
 	return unseen
+}
+
+// isProgram reports whether the kernel would execute a file. CRI-O also skips a list whose program
+// fails VERSION, which the agent can't call: the program may need the node's files.
+func isProgram(path string) bool {
+	file, err := host.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	start := make([]byte, len(elf.ELFMAG))
+	_, _ = io.ReadFull(file, start) // zero where it is too short
+	return err == nil && info.Mode().Perm()&0o111 != 0 && (string(start) == elf.ELFMAG || string(start[:2]) == "#!")
 }
 
 // names reports whether a list names all of these types.
@@ -114,7 +130,7 @@ func (n Net) Called() error {
 		}
 	}
 	if err != nil && len(found.skipped) > 0 {
-		err = fmt.Errorf("%w (CRI-O skips a list that is faulty or lacks a program: %w)", err, errors.Join(found.skipped...))
+		err = fmt.Errorf("%w (CRI-O skips a list that is faulty or lacks a program: %v)", err, errors.Join(found.skipped...))
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func crio(t *testing.T, files map[string]string, seesAll bool, programs ...strin
 	t.Helper()
 	bin := t.TempDir()
 	for _, program := range programs {
-		if err := os.WriteFile(filepath.Join(bin, program), nil, 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,13 +53,14 @@ func TestCRIO(t *testing.T) {
 		"the first may have no program":    {crio(t, both, false, "calico", "capture-cni"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
 		"owned may have no program":        {crio(t, both, false, "calico", "capture-cni"), terms.Owned, []string{OwnedName}, "may load 10-calico.conflist, which has no entry"},
 		"the first is empty":               {crio(t, map[string]string{"05-cilium.conflist": "", "10-calico.conflist": calicoList}, true, "calico", "capture-cni"), terms.DropIn, []string{"k8s-pod-network/capture-cni.conf"}, ""},
-		"our program is missing":           {crio(t, both, true, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing"},
-		"our program may be missing":       {crio(t, both, false, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing"},
+		"our program is missing":           {crio(t, both, true, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing or broken"},
+		"our program may be missing":       {crio(t, both, false, "calico", "cilium-cni"), terms.Owned, []string{OwnedName}, "names capture-cni, whose programs are missing or broken"},
 		"ours is missing, with an entry":   {crio(t, ours, true, "calico"), terms.Insert, []string{"10-calico.conflist"}, "the runtime loads no list in"},
 		"both have programs":               {crio(t, both, false, "cilium-cni", "calico", "capture-cni"), terms.Insert, []string{"05-cilium.conflist"}, ""},
 		"skipped like the first":           {crio(t, twice, false, "capture-cni", "calico"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
 		"loopback is no second choice":     {crio(t, loopback, false, "capture-cni", "loopback", "calico"), terms.Insert, []string{"05-cilium.conflist", "10-calico.conflist"}, ""},
-		"a program of our list is missing": {crio(t, both, true, "capture-cni"), terms.Insert, nil, "05-cilium.conflist names cilium-cni, whose programs are missing"},
+		"loopback may have no program":     {crio(t, map[string]string{"05-lo.conf": loopbackConf, "10-calico.conflist": calicoList}, false, "capture-cni", "calico"), terms.Insert, []string{"10-calico.conflist"}, ""},
+		"a program of our list is missing": {crio(t, both, true, "capture-cni"), terms.Insert, nil, "05-cilium.conflist names cilium-cni, whose programs are missing or broken"},
 	} {
 		_ = In(test.mode).Place(test.net, OldEntry) // Fault says why not
 		if fault := Fault(test.net, test.mode, OldEntry); (fault == nil) != (test.fault == "") || fault != nil && (!strings.Contains(fault.Error(), test.fault) || strings.Contains(fault.Error(), "CRI-O skips") == strings.Contains(test.fault, "no entry")) {
@@ -71,10 +72,15 @@ func TestCRIO(t *testing.T) {
 			t.Errorf("%s: the entry is in %q, want %q", name, got, test.holds)
 		}
 	}
+	net := crio(t, map[string]string{"04-empty.conflist": "", "05-cilium.conflist": ciliumList, "10-calico.conflist": calicoList}, false, "calico", "capture-cni")
+	_ = In(terms.Owned).Place(net, OldEntry)
+	if fault := net.Called(); fault == nil || IsWaiting(fault) || !strings.Contains(fault.Error(), "has no entry") || !strings.Contains(fault.Error(), "CRI-O skips") {
+		t.Errorf("owned may have no program, next to an empty list: the agent waits for %v", fault)
+	}
 	if _, err := FindPrimary(crio(t, map[string]string{"06-lo.conf": loopbackConf}, true, "loopback")); err == nil || !strings.Contains(err.Error(), "has loopback alone") {
 		t.Errorf("loopback alone: %v", err)
 	}
-	net := crio(t, both, true, "calico", "cilium-cni")
+	net = crio(t, both, true, "calico", "cilium-cni")
 	net.Network = "k8s-pod-network"
 	if p, err := FindPrimary(net); err != nil || p.File != "10-calico.conflist" {
 		t.Errorf("with a default network: %s, %v", p.File, err)

@@ -32,15 +32,15 @@ const OwnedName = "00-capture-cni.conflist"
 
 // FindPrimary returns the list that the runtime would load without the agent.
 func FindPrimary(net Net) (primary, error) {
-	found, err := primaries(net)
+	found, err := Primaries(net)
 	if err != nil {
 		return primary{}, err
 	}
-	return found[0], found[0].checkVersion()
+	return found[0], found[0].CheckVersion()
 }
 
-// primaries returns the lists one of which the runtime would load without the agent.
-func primaries(net Net) (found []primary, err error) {
+// Primaries returns the lists one of which the runtime would load without the agent.
+func Primaries(net Net) (found []primary, err error) {
 	choices, err := net.load(false)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func primaries(net Net) (found []primary, err error) {
 
 // eachPrimary calls do with each of these lists to which the entry can be added in a mode.
 func eachPrimary(net Net, mode terms.Mode, do func(primary) error) error {
-	found, err := primaries(net)
+	found, err := Primaries(net)
 	for _, p := range found {
 		refused := p.Accepts(mode)
 		if refused == nil {
@@ -82,7 +82,7 @@ func eachPrimary(net Net, mode terms.Mode, do func(primary) error) error {
 // WithoutDropIn returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
 // must leave a file alone, or an earlier release did not.
 func WithoutDropIn(net Net) terms.Mode {
-	found, _ := primaries(net)
+	found, _ := Primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
 		return terms.Owned
 	}
@@ -189,14 +189,14 @@ func (p primary) Accepts(mode terms.Mode) error {
 	case p.List.LoadOnlyInlinedPlugins && mode == terms.DropIn:
 		return fmt.Errorf("%s has loadOnlyInlinedPlugins: the runtime loads no drop-in; use mode %q", p.File, terms.Insert)
 	}
-	return p.checkVersion()
+	return p.CheckVersion()
 }
 
 func (p primary) isLoopback() bool { return slices.Equal(p.types, []string{"loopback"}) }
 
-// checkVersion refuses lists in which the entry would break every pod: versions without
+// CheckVersion refuses lists in which the entry would break every pod: versions without
 // chained plugins, or newer ones than the plugin supports.
-func (p primary) checkVersion() error {
+func (p primary) CheckVersion() error {
 	if p.List.CNIVersion == "" {
 		return fmt.Errorf("%s has no cniVersion, which means 0.1.0 without chained plugins: set 0.3.0 or newer", p.File)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -31,7 +32,10 @@ func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIsti
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := machine.New(t, map[string]string{"capture-cni": "", "ptp": "", "bridge": ""})
+	bin := t.TempDir()
+	for _, program := range []string{"capture-cni", "ptp", "bridge"} {
+		lab.Check(t, lab.WriteProgram(filepath.Join(bin, program), []byte("#!/bin/sh\n")))
+	}
 	var log bytes.Buffer
 	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), BinDirs: []string{bin}, Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	n.Credentials.Kubeconfig = "/var/lib/capture-cni/kubeconfig"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
@@ -174,7 +175,7 @@ func (p *preflight) lists(net entry.Net) {
 	case terms.Multus: // the entry needs no list
 		return
 	}
-	found, err := entry.FindPrimary(net)
+	found, err := entry.Primaries(net)
 	if entry.IsWaiting(err) {
 		p.note("the agent will wait for it", "%v", err)
 		return
@@ -183,19 +184,28 @@ func (p *preflight) lists(net entry.Net) {
 		p.serious("correct it, or ask its owner to", "%v", err)
 		return
 	}
-	others, _, _ := entry.Beside(net, p.settings.Mode, p.settings.BesideIstioCNI)
+	mode := p.settings.Mode
+	if mode == terms.Auto {
+		mode = entry.WithoutDropIn(net)
+	}
+	others, _, _ := entry.Beside(net, mode, p.settings.BesideIstioCNI)
 	for _, other := range others {
 		what, do := other.Describe()
 		p.add(other.Decision == entry.Refused, do, "%s", what)
 	}
-	for _, plugin := range found.List.Plugins {
-		if strings.HasPrefix(plugin.Type, "multus") {
-			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read",
-				"%s belongs to Multus", found.File)
+	for i, list := range found {
+		if slices.ContainsFunc(list.List.Plugins, func(plugin conflist.Plugin) bool { return strings.HasPrefix(plugin.Type, "multus") }) {
+			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", list.File)
 		}
-	}
-	if err := found.Accepts(p.settings.Mode); err != nil {
-		p.serious("set it with --mode", "%v", err)
+		switch err := list.CheckVersion(); {
+		case err != nil:
+			p.serious("correct it, or ask its owner to", "%v", err)
+		case list.Accepts(mode) != nil:
+			p.serious("set it with --mode", "%v", list.Accepts(mode))
+		case i > 0 && mode == terms.Owned:
+			p.serious("delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir",
+				"the runtime may load %s, to which mode %s adds no entry: CRI-O skips %s if it lacks a program", list.File, mode, found[0].File)
+		}
 	}
 }
 

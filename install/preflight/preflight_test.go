@@ -3,6 +3,7 @@
 package preflight
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -143,6 +144,37 @@ func TestPreflight(t *testing.T) {
 		}
 		if _, err := os.Stat(wanted.At("/var/lib")); err == nil {
 			t.Errorf("%s: something was written", name)
+		}
+	}
+}
+
+// TestPreflightOnCRIO looks at each list that CRI-O may load, as the agent will.
+func TestPreflightOnCRIO(t *testing.T) {
+	t.Parallel()
+	const list, second = "/etc/cni/net.d/10-a.conflist", "/etc/cni/net.d/20-b.conf"
+	for name, test := range map[string]struct {
+		mode    terms.Mode
+		network string
+		want    string
+	}{
+		"owned":            {terms.Owned, "", "the runtime may load 20-b.conf, to which mode owned adds no entry: CRI-O skips 10-a.conflist if it lacks a program: delete that file"},
+		"auto":             {terms.Auto, "", "the runtime may load 20-b.conf, to which mode owned adds no entry"},
+		"insert":           {terms.Insert, "", "20-b.conf is a plain configuration, to which mode insert can't add the entry"},
+		"a network":        {terms.Owned, "podnet", "no problems found"},
+		"another network":  {terms.Insert, "podnet", "20-b.conf is a plain configuration, to which mode insert can't add the entry"},
+		"no such network":  {terms.Owned, "none", "note: no network configuration in "},
+		"the first of two": {terms.Insert, "n", "no problems found"},
+	} {
+		root := machine.New(t, map[string]string{
+			list: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}]}`, second: machine.BridgeConf, "/opt/cni/bin/bridge": "#!/bin/sh\n",
+		})
+		wanted := settings.Default(root)
+		wanted.Mode = test.mode
+		config := fmt.Sprintf("[crio.network]\ncni_default_network = %q\nnetwork_dir = \"/etc/cni/net.d\"\nplugin_dirs = [\"/opt/cni/bin\"]\n", test.network)
+		runtime := machine.Serve(t, machine.CRIO{Named: machine.Named{Runtime: "cri-o", Release: "1.34.0"}, Config: config})
+		problems := slices.DeleteFunc(InAgent(t.Context(), wanted, runtime), func(problem Problem) bool { return strings.Contains(problem.What, "CIS Kubernetes Benchmark") })
+		if got := problems.String(); !strings.HasPrefix(got, test.want) || strings.Contains(got, "\n") {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

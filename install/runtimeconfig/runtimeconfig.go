@@ -54,13 +54,16 @@ func Loader(ctx context.Context, s settings.Node, runtime *cri.Client) entry.Loa
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
 // Of returns what the runtime reports, else what containerd's files contain, else those of
-// CRI-O. source is "" if none is available.
+// CRI-O. The agent's pod sees no file of CRI-O. source is "" if none is available.
 func Of(ctx context.Context, root string, runtime *cri.Client) (found Config, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
 			return Config{ConfDir: loaded.PluginConfDir, BinDirs: loaded.PluginDirs, MaxConfNum: &loaded.PluginMaxConfNum}, "the runtime's status"
 		}
 		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
+			if text, err := runtime.CRIOConfig(ctx); err == nil && found.addCRIO(text) {
+				return found, "CRI-O's configuration"
+			}
 			return readCRIO(root)
 		}
 	}
@@ -101,30 +104,35 @@ func readCRIO(root string) (found Config, source string) {
 		return nil
 	})
 	for _, path := range files {
-		var file struct {
-			Crio struct {
-				Network struct {
-					Default    string   `toml:"cni_default_network"`
-					Dir        string   `toml:"network_dir"`
-					PluginDirs []string `toml:"plugin_dirs"`
-				}
-			}
-		}
-		content, err := host.ReadFile(path)
-		if err != nil || toml.Unmarshal(content, &file) != nil {
-			continue
-		}
-		network := file.Crio.Network
-		if found.Network = cmp.Or(network.Default, found.Network); network.Dir != "" || len(network.PluginDirs) > 0 {
+		if content, err := host.ReadFile(path); err == nil && found.addCRIO(content) {
 			source = path
-			if network.Dir != "" {
-				found.ConfDir = filepath.Clean(network.Dir)
-			}
-			for i, dir := range network.PluginDirs {
-				network.PluginDirs[i] = filepath.Clean(dir)
-				found.BinDirs = network.PluginDirs
-			}
 		}
 	}
 	return found, source
+}
+
+// addCRIO adds what a file of CRI-O sets, and reports whether that is a directory.
+func (c *Config) addCRIO(content []byte) bool {
+	var file struct {
+		Crio struct {
+			Network struct {
+				Default    string   `toml:"cni_default_network"`
+				Dir        string   `toml:"network_dir"`
+				PluginDirs []string `toml:"plugin_dirs"`
+			}
+		}
+	}
+	if toml.Unmarshal(content, &file) != nil {
+		return false
+	}
+	network := file.Crio.Network
+	c.Network = cmp.Or(network.Default, c.Network)
+	if network.Dir != "" {
+		c.ConfDir = filepath.Clean(network.Dir)
+	}
+	for i, dir := range network.PluginDirs {
+		network.PluginDirs[i] = filepath.Clean(dir)
+		c.BinDirs = network.PluginDirs
+	}
+	return network.Dir != "" || len(network.PluginDirs) > 0
 }

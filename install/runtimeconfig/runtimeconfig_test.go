@@ -4,7 +4,6 @@ package runtimeconfig
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,94 +22,66 @@ func TestRuntimeConfig(t *testing.T) {
 	t.Parallel()
 	const containerd = "/etc/containerd/config.toml"
 	for name, test := range map[string]struct {
-		files      map[string]string
-		confDir    string
-		binDirs    []string
-		maxConfNum int // -1 for nothing said
+		files map[string]string
+		want  Config
 	}{
 		"kubeadm, containerd 1.7": {
 			map[string]string{containerd: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n  max_conf_num = 1\n"},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin"},
-			1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, MaxConfNum: new(1)},
 		},
 		"containerd 2.1": {
 			map[string]string{containerd: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n  conf_dir = '/etc/cni/net.d'\n  max_conf_num = 0\n"},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin", "/usr/lib/cni"},
-			0,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin", "/usr/lib/cni"}, MaxConfNum: new(0)},
 		},
 		"containerd 2.1 with the key of earlier versions": {
 			map[string]string{containerd: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dir = '/old/bin'\n  bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n"},
-			"",
-			[]string{"/opt/cni/bin", "/usr/lib/cni", "/old/bin"},
-			-1,
+			Config{BinDirs: []string{"/opt/cni/bin", "/usr/lib/cni", "/old/bin"}},
 		},
 		"containerd 1.2": {
 			map[string]string{containerd: "[plugins.cri.cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n"},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}},
 		},
 		"GKE": {
 			map[string]string{containerd: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/home/kubernetes/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n"},
-			"/etc/cni/net.d",
-			[]string{"/home/kubernetes/bin"},
-			-1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/home/kubernetes/bin"}},
 		},
 		"k3s": {
 			map[string]string{"/var/lib/rancher/k3s/agent/etc/containerd/config.toml": "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = [\"/var/lib/rancher/k3s/data/cni\"]\n  conf_dir = \"/var/lib/rancher/k3s/agent/etc/cni/net.d\"\n"},
-			"/var/lib/rancher/k3s/agent/etc/cni/net.d",
-			[]string{"/var/lib/rancher/k3s/data/cni"},
-			-1,
+			Config{ConfDir: "/var/lib/rancher/k3s/agent/etc/cni/net.d", BinDirs: []string{"/var/lib/rancher/k3s/data/cni"}},
 		},
 		"RKE2": {
 			map[string]string{"/var/lib/rancher/rke2/agent/etc/containerd/config.toml": "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/cni/bin']\n  conf_dir = '/etc/cni/net.d'\n"},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}},
 		},
 		"MicroK8s": {
 			map[string]string{"/var/snap/microk8s/current/args/containerd.toml": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/var/snap/microk8s/current/opt/cni/bin\"\n  conf_dir = \"/var/snap/microk8s/current/args/cni-network\"\n"},
-			"/var/snap/microk8s/current/args/cni-network",
-			[]string{"/var/snap/microk8s/current/opt/cni/bin"},
-			-1,
+			Config{ConfDir: "/var/snap/microk8s/current/args/cni-network", BinDirs: []string{"/var/snap/microk8s/current/opt/cni/bin"}},
 		},
 		"CRI-O": {
 			map[string]string{"/etc/crio/crio.conf": "[crio.network]\nnetwork_dir = \"/etc/cni/net.d/\"\nplugin_dirs = [\"/opt/cni/bin/\"]\n"},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}},
 		},
 		"OpenShift": {
 			map[string]string{
-				"/etc/crio/crio.conf":                   "[crio.network]\nnetwork_dir = \"/etc/cni/net.d\"\nplugin_dirs = [\"/opt/cni/bin\"]\n",
+				"/etc/crio/crio.conf":                   "[crio.network]\ncni_default_network = \"podnet\"\nnetwork_dir = \"/etc/cni/net.d\"\nplugin_dirs = [\"/opt/cni/bin\"]\n",
 				"/etc/crio/crio.conf.d/more/00-default": "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d/\"\nplugin_dirs = [\"/var/lib/cni/bin\", \"/usr/libexec/cni\"]\n",
 			},
-			"/etc/kubernetes/cni/net.d",
-			[]string{"/var/lib/cni/bin", "/usr/libexec/cni"},
-			-1,
+			Config{ConfDir: "/etc/kubernetes/cni/net.d", BinDirs: []string{"/var/lib/cni/bin", "/usr/libexec/cni"}, Network: "podnet"},
 		},
 		"only one directory": {
 			map[string]string{containerd: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n"},
-			"",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{BinDirs: []string{"/opt/cni/bin"}},
 		},
 		"only directories": {
 			map[string]string{containerd: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/cni/bin']\n"},
-			"",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{BinDirs: []string{"/opt/cni/bin"}},
 		},
 		"only a configuration, behind a file in no form": {
 			map[string]string{
 				containerd: "{\n",
 				"/var/snap/microk8s/current/args/containerd.toml": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  conf_dir = \"/etc/cni/net.d\"\n",
 			},
-			"/etc/cni/net.d",
-			nil,
-			-1,
+			Config{ConfDir: "/etc/cni/net.d"},
 		},
 		"CRI-O's file with drop-ins of one key each, and one in no form": {
 			map[string]string{
@@ -119,25 +90,19 @@ func TestRuntimeConfig(t *testing.T) {
 				"/etc/crio/crio.conf.d/02": "[crio.network]\nplugin_dirs = [\"/none\"]\n{",
 				"/etc/crio/crio.conf.d/03": "[crio.network]\n",
 			},
-			"/etc/cni/net.d",
-			[]string{"/opt/cni/bin"},
-			-1,
+			Config{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}},
 		},
-		"nothing said": {map[string]string{containerd: "version = 3\n"}, "", nil, -1},
-		"not TOML":     {map[string]string{containerd: "{"}, "", nil, -1},
-		"no runtime":   {nil, "", nil, -1},
+		"nothing said": {map[string]string{containerd: "version = 3\n"}, Config{}},
+		"not TOML":     {map[string]string{containerd: "{"}, Config{}},
+		"no runtime":   {nil, Config{}},
 	} {
 		root := machine.New(t, test.files)
 		got, source := Of(t.Context(), root, nil)
-		if isSource := strings.Contains(test.files[strings.TrimPrefix(source, root)], "_dir"); isSource != (test.confDir != "" || test.binDirs != nil) {
+		if isSource := strings.Contains(test.files[strings.TrimPrefix(source, root)], "_dir"); isSource != (test.want.ConfDir != "" || test.want.BinDirs != nil) {
 			t.Errorf("%s: by %q", name, source)
 		}
-		maxConfNum := -1
-		if got.MaxConfNum != nil {
-			maxConfNum = *got.MaxConfNum
-		}
-		if got.ConfDir != test.confDir || !slices.Equal(got.BinDirs, test.binDirs) || maxConfNum != test.maxConfNum {
-			t.Errorf("%s: got %+v, max_conf_num %d", name, got, maxConfNum)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
 }
@@ -188,6 +153,16 @@ func TestLoader(t *testing.T) {
 			crio,
 			machine.Named{Runtime: "cri-o", Release: "1.34.0"},
 			entry.Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, Most: 1, Network: "podnet", BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+		"CRI-O's answer": {
+			crio,
+			machine.CRIO{Named: machine.Named{Runtime: "cri-o", Release: "1.34.0"}, Config: "[crio.network]\n  cni_default_network = \"other\"\n  network_dir = \"/etc/cni/net.d/\"\n"},
+			entry.Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, Most: 1, Network: "other", BinDirs: []string{"ROOT/opt/cni/bin"}},
+		},
+		"CRI-O's answer, to an agent that sees all directories": {
+			nil,
+			machine.CRIO{Named: machine.Named{Runtime: "cri-o", Release: "1.34.0"}, Config: "[crio.network]\nplugin_dirs = [\"" + directory + "/\"]\n"},
+			entry.Loader{Runtime: terms.Runtime{Name: "cri-o", Version: "1.34.0"}, Most: 1, BinDirs: []string{directory}, SeesAll: true},
 		},
 		"containerd's answer": {
 			crio,
