@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"install/settings":                    {"config", "install/backend", "install/conflist", "install/entry", "install/kube", "install/terms", "plugin/record"},
 	"install/programs":                    {"config", "install/conflist", "install/host", "install/settings"},
 	"install/credentials":                 {"config", "install/host", "install/kube", "install/settings"},
-	"install/preflight":                   {"config", "install/backend", "install/cri", "install/entry", "install/host", "install/runtimeconfig", "install/settings", "install/terms"},
+	"install/preflight":                   {"config", "install/backend", "install/conflist", "install/cri", "install/entry", "install/host", "install/runtimeconfig", "install/settings", "install/terms"},
 	"install/node":                        {"config", "install/backend", "install/bundle", "install/conflist", "install/credentials", "install/cri", "install/entry", "install/history", "install/host", "install/kube", "install/nodestate", "install/preflight", "install/programs", "install/runtimeconfig", "install/settings", "install/terms", "plugin/capture", "plugin/lookup", "plugin/record"},
 	"install/keeper":                      {"install/entry", "install/host", "install/metrics", "install/node", "install/nodestate", "install/preflight", "install/terms", "plugin/record"},
 	"install/telemetry":                   {"config", "install/history", "install/host", "install/kube", "install/metrics", "install/received", "install/socket", "install/terms", "plugin/record"},
