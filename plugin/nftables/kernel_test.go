@@ -64,7 +64,7 @@ func everything() capture.Ruleset {
 		{Src: prefixes("", "0.0.0.0/0")},
 		{Dst: prefixes("", "fd00::1/128")},
 		{Dst: prefixes("", "fd00::/12")},
-		{Dst: prefixes("dst6", "fd00::1/128", "fd01::/16", "ff00::/8")},
+		{Dst: prefixes("dst6", "fd01::/16", "fd00::1/128", "ff00::/8")},
 		{Dst: prefixes("", "::/0")},
 		{Dst: prefixes("", "10.0.0.2/32")},
 		{Src: prefixes("", "fd00::2/128")},
@@ -230,4 +230,10 @@ func TestUnanswered(t *testing.T) {
 	if err := apply(ended, t, empty, rs); !errors.Is(err, nfnetlink.ErrUnanswered) {
 		t.Errorf("refused, unanswered, without a table: %v", err)
 	}
+	empty.Within(t, func() error {
+		if err := Commit(ended, nfnetlink.NewBatch(), rs, 5); !errors.Is(err, nfnetlink.ErrUnanswered) {
+			t.Errorf("refused, unanswered, with a table that is gone: %v", err)
+		}
+		return nil
+	})
 }

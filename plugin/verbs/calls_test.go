@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -126,6 +127,14 @@ func TestCalls(t *testing.T) {
 		"a static pod that asks for capture": {
 			injected, passes(`"kubernetes.io/config.source":"file","capture-cni.io/outbound-port":"1"`),
 			"a static pod with annotations capture-cni.io/ would run uncaptured", "a static pod with annotations", record.Failed, record.Refused, decided, "",
+		},
+		"an excluded namespace": {
+			injected, `"excludeNamespaces":["shop"],` + passes(`"capture-cni.io/unknown":"1"`), "", "",
+			record.Passed, record.NamespaceExcluded, decided, "",
+		},
+		"exempt, as the runtime's annotations are of a mesh": {
+			meshed("sidecar.istio.io/inject", "false"), passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "", "",
+			record.Passed, record.Exempt("inject_false"), lookedUp, "",
 		},
 		"a static pod":             {injected, passes(`"kubernetes.io/config.source":"file"`), "", "", record.Passed, record.StaticPod, decided, ""},
 		"a bad annotation":         {meshed(excludedPorts, "x"), "", "pod shop/a: annotation " + excludedPorts, "pod shop/a: annotation ", record.Failed, record.Annotations, lookedUp, ""},
@@ -250,6 +259,25 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	lab.Check(t, os.WriteFile(gone, nil, 0o600))
+	warned, args, host := meshed("traffic.sidecar.istio.io/unknown", "1"), n.args("", ""), lab.StartHost(t)
+	n.answer.Store(&warned)
+	args.Netns, args.Args = host.Path(), "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=a"
+	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
+	if _, err := add(args, &log); err != nil {
+		t.Error(err)
+	}
+	if r := n.record(t); r.Pod.UID != apiUID || len(r.Warnings) != 1 || !strings.Contains(log.String(), `level=WARN msg="`) {
+		t.Errorf("record %+v, log %s", r, &log)
+	}
+	edited := meshed(excludedPorts, "81")
+	n.answer.Store(&edited)
+	if _, err := add(args, &log); !says(err, "capturing pod shop/a: ") || n.record(t).Verdict != record.Failed {
+		t.Errorf("another ADD, with other rules: %v", err)
+	}
+	if err := status(&skel.CmdArgs{StdinData: []byte("{")}); err == nil || cniError(err).Code != types.ErrDecodingFailure {
+		t.Errorf("STATUS without a configuration: %v", err)
+	}
+	log.Reset()
 	if del(gone, slog.New(slog.NewTextHandler(&log, nil))); !strings.Contains(log.String(), "removing the rules failed; they end with the network namespace") {
 		t.Errorf("DEL of no namespace: %s", &log)
 	}
@@ -282,7 +310,7 @@ func TestRun(t *testing.T) {
 		{"ADD", "", "{\"cniVersion\":\"1.0.0\"}\n", 0, config.NFTables},
 		{"CHECK", "", "", 0, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict",`, "", 0, config.NFTables},
-		{"STATUS", `"cniVersion":"1.1.0","status":"strict","mesh":[],`, `"code": 7`, 1, config.NFTables},
+		{"STATUS", `"cniVersion":"1.1.0","status":"strict","mesh":[],`, `"msg": "configuration key \"mesh\" is []`, 1, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict","kubeconfig":"/tmp/kubeconfig",`, `"code": 7`, 1, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict","agentSocket":"",`, `"msg": "meshed pods can't start: `, 1, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","agentSocket":"",`, "", 0, config.NFTables},

@@ -72,6 +72,17 @@ func TestClosedStdout(t *testing.T) {
 	}
 }
 
+// TestLongMessage cuts a message behind its longest.
+func TestLongMessage(t *testing.T) {
+	t.Parallel()
+	for length, cut := range map[int]bool{maxMessage: false, maxMessage + 1: true} {
+		text := strings.Repeat("x", length)
+		if got := classify(errors.New(text)).message(); (got != text) != cut || strings.HasSuffix(got, "… (cut at 16384 bytes)") != cut {
+			t.Errorf("of %d bytes: %d bytes", length, len(got))
+		}
+	}
+}
+
 // TestDelSucceeds runs DEL for namespaces that are none: it prints nothing.
 func TestDelSucceeds(t *testing.T) {
 	for _, netns := range []string{"", "/nonexistent", "/proc/self/ns/net", t.TempDir(), "relative", "\x00"} {
