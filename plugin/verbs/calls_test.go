@@ -128,9 +128,13 @@ func TestCalls(t *testing.T) {
 			injected, passes(`"kubernetes.io/config.source":"file","capture-cni.io/outbound-port":"1"`),
 			"a static pod with annotations capture-cni.io/ would run uncaptured", "a static pod with annotations", record.Failed, record.Refused, decided, "",
 		},
-		"an excluded namespace": {injected, `"excludeNamespaces":["shop"],` + passes(`"capture-cni.io/unknown":"1"`), "", "", record.Passed, record.NamespaceExcluded, decided, ""},
+		"an excluded namespace": {
+			injected, `"excludeNamespaces":["shop"],` + passes(`"capture-cni.io/unknown":"1"`), "", "",
+			record.Passed, record.NamespaceExcluded, decided, "",
+		},
 		"exempt, as the runtime's annotations are of a mesh": {
-			meshed("sidecar.istio.io/inject", "false"), passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "", "", record.Passed, record.Exempt("inject_false"), lookedUp, "",
+			meshed("sidecar.istio.io/inject", "false"), passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "", "",
+			record.Passed, record.Exempt("inject_false"), lookedUp, "",
 		},
 		"a static pod":             {injected, passes(`"kubernetes.io/config.source":"file"`), "", "", record.Passed, record.StaticPod, decided, ""},
 		"a bad annotation":         {meshed(excludedPorts, "x"), "", "pod shop/a: annotation " + excludedPorts, "pod shop/a: annotation ", record.Failed, record.Annotations, lookedUp, ""},

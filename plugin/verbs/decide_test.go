@@ -53,7 +53,10 @@ func TestPassReason(t *testing.T) {
 		{name: "excluded", namespace: "kube-system", uid: apiUID, want: "the namespace is excluded"},
 		{name: "excluded, not injected", namespace: "kube-system", annotations: map[string]string{source: "api"}, want: "the namespace is excluded"},
 		{name: "excluded, injected", namespace: "kube-system", annotations: map[string]string{source: "api", status: ""}, want: "exempt_namespace_excluded", log: "runs uncaptured"},
-		{name: "excluded, injected, without the kubelet's annotation", namespace: "kube-system", annotations: map[string]string{status: ""}, want: "the namespace is excluded"},
+		{
+			name: "excluded, injected, without the kubelet's annotation", namespace: "kube-system", annotations: map[string]string{status: ""},
+			want: "the namespace is excluded",
+		},
 		{name: "almost excluded", namespace: "kube-system-2", uid: apiUID},
 	} {
 		for _, fault := range []string{"", `"kubeconfig": 5, "mesh": [], "status": {}, "logLevel": 0,`} {
