@@ -113,13 +113,17 @@ func TestRepair(t *testing.T) {
 			t.Errorf("at the start: %+v", report)
 		}
 		k.repair(t.Context()) // there are no credentials yet, so all is checked
-		k.expect("at first", good, map[string]float64{"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0})
+		k.expect("at first", good, map[string]float64{
+			"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
+		})
 		k.rewrite()
 		k.expect("removed", "entry: 10-ptp.conflist, which the runtime loads, lacks an up-to-date capture-cni entry", map[string]float64{"node_good entry": 0})
 		for i := range promptRepairs {
 			k.rewrite()
 			k.repair(t.Context())
-			k.expect("repaired", good+lately, map[string]float64{"node_good entry": 1, "entry_repairs_total": float64(i + 1), "entry_contended unknown": -1})
+			k.expect("repaired", good+lately, map[string]float64{
+				"node_good entry": 1, "entry_repairs_total": float64(i + 1), "entry_contended unknown": -1,
+			})
 		}
 		k.repair(t.Context()) // it is there
 		for range 8 {

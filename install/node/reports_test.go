@@ -23,7 +23,8 @@ var containerd = machine.Named{Runtime: "containerd", Release: "2.1.0"}
 // loadedList is a containerd that has loaded a list with a plugin.
 func loadedList(plugin string) loading {
 	source := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"multus","plugins":[{"type":%q}]}`, plugin)
-	return loading{containerd, fmt.Sprintf(`{"PluginMaxConfNum": 1, "Networks": [{"Config": {"Plugins": [{"Network": {"Type": %q}}], "Source": %q}}]}`, plugin, source)}
+	return loading{containerd, fmt.Sprintf(`{"PluginMaxConfNum": 1,
+		"Networks": [{"Config": {"Plugins": [{"Network": {"Type": %q}}], "Source": %q}}]}`, plugin, source)}
 }
 
 // TestRuntimeFault compares the entry with what a runtime reports, if it does.
