@@ -104,7 +104,8 @@ func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			lately = "\nnote: another program wrote the network configuration lately, and the agent added its entry again"
-			who    = "an unknown program keeps removing the entry (mode insert, /etc/cni/net.d/10-ptp.conflist, network podnet): find the program that writes there, or use another mode"
+			who    = "an unknown program keeps removing the entry (mode insert, /etc/cni/net.d/10-ptp.conflist, network podnet): " +
+				"find the program that writes there, or use another mode"
 			logged = `msg="another program keeps removing the entry"`
 		)
 		k := keep(t, nil, nil)

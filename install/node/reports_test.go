@@ -127,7 +127,8 @@ func TestNotWithdrawn(t *testing.T) {
 		n := withoutCredentials(t, map[string]string{"/opt/cni/bin/other": "", stateDir + "token": "x", stateDir + "kubeconfig": "x", runDir + "kubeconfig": "x"})
 		lab.Check(t, tt.change(n))
 		state, err := n.ensureCredentials(t.Context(), false)
-		if !entry.IsWaiting(err) || !strings.HasPrefix(err.Error(), tt.want) || state.Kubeconfig != stateDir+"kubeconfig" || n.read(t, stateDir+"token") != "x" {
+		if !entry.IsWaiting(err) || !strings.HasPrefix(err.Error(), tt.want) ||
+			state.Kubeconfig != stateDir+"kubeconfig" || n.read(t, stateDir+"token") != "x" {
 			t.Errorf("%s: %+v, %v", name, state, err)
 		}
 		if n.read(t, runDir+"kubeconfig") != "" {
