@@ -104,7 +104,8 @@ func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			lately = "\nnote: another program wrote the network configuration lately, and the agent added its entry again"
-			who    = "an unknown program keeps removing the entry (mode insert, /etc/cni/net.d/10-ptp.conflist, network podnet): find the program that writes there, or use another mode"
+			who    = "an unknown program keeps removing the entry (mode insert, /etc/cni/net.d/10-ptp.conflist, network podnet): " +
+				"find the program that writes there, or use another mode"
 			logged = `msg="another program keeps removing the entry"`
 		)
 		k := keep(t, nil, nil)
@@ -113,13 +114,17 @@ func TestRepair(t *testing.T) {
 			t.Errorf("at the start: %+v", report)
 		}
 		k.repair(t.Context()) // there are no credentials yet, so all is checked
-		k.expect("at first", good, map[string]float64{"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "watch_polling": 0, "credentials_fallback": 0, "runtime_info": -1})
+		k.expect("at first", good, map[string]float64{
+			"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
+		})
 		k.rewrite()
 		k.expect("removed", "entry: 10-ptp.conflist, which the runtime loads, lacks an up-to-date capture-cni entry", map[string]float64{"node_good entry": 0})
 		for i := range promptRepairs {
 			k.rewrite()
 			k.repair(t.Context())
-			k.expect("repaired", good+lately, map[string]float64{"node_good entry": 1, "entry_repairs_total": float64(i + 1), "entry_contended unknown": -1})
+			k.expect("repaired", good+lately, map[string]float64{
+				"node_good entry": 1, "entry_repairs_total": float64(i + 1), "entry_contended unknown": -1,
+			})
 		}
 		k.repair(t.Context()) // it is there
 		for range 8 {
@@ -143,6 +148,24 @@ func TestRepair(t *testing.T) {
 		k.expect("long ago", good, nil)
 		if !k.nextResync.Equal(k.last.Load().at.Add(resyncInterval)) {
 			t.Errorf("the next resync is at %s", k.nextResync)
+		}
+	})
+}
+
+// TestSlowWriter has another program that removes the entry so seldom that no repair waits: it is
+// logged once.
+func TestSlowWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, nil, nil)
+		k.resync(t.Context(), false)
+		for range promptRepairs + 3 {
+			time.Sleep(7 * time.Second)
+			k.rewrite()
+			k.repair(t.Context())
+		}
+		if n := strings.Count(k.log.String(), "another program keeps removing the entry"); n != 1 {
+			t.Errorf("logged %d times: %s", n, k.log)
 		}
 	})
 }
@@ -179,11 +202,31 @@ func TestReports(t *testing.T) {
 				t.Errorf("the metric %s is %v, want %v", name, got, want)
 			}
 		}
-		lines := strings.Count(k.log.String(), "checked the node")
 		k.resync(t.Context(), false)
 		k.resync(t.Context(), false)
-		if again := strings.Count(k.log.String(), "checked the node"); again > lines+1 {
-			t.Errorf("the same report is logged %d times", again-lines)
+		if n := strings.Count(k.log.String(), `msg="checked the node"`); n != 3 { // not yet, pods, and good
+			t.Errorf("%d reports are logged: %s", n, k.log)
+		}
+		var missing node.Report
+		missing.Add(node.PartPods, errors.New("not listed"))
+		k.setReport(missing)
+		lab.Check(t, os.WriteFile(k.node.Settings.At(list), []byte("{"), 0o644))
+		k.repair(t.Context())
+		if report := k.lastReport().String(); !strings.HasPrefix(report, "pods: not listed\nentry: 10-ptp.conflist is not complete") {
+			t.Errorf("half a list: %s", report)
+		}
+		k.rewrite()
+		k.repair(t.Context())
+		if report := k.lastReport(); report.String() != "pods: not listed" || report.Mode != terms.Insert {
+			t.Errorf("a list again: %s", report)
+		}
+		for _, part := range []node.Part{node.PartBinary, node.PartBackend} { // without them, a repair checks all
+			report := node.Report{}
+			report.Add(part, errors.New("missing"))
+			k.setReport(report)
+			if k.repair(t.Context()); !k.lastReport().Good() {
+				t.Errorf("%s: %s", part, k.lastReport())
+			}
 		}
 	})
 }
@@ -201,7 +244,7 @@ func TestClaim(t *testing.T) { //nolint:paralleltest // another test's child has
 		var running sync.WaitGroup
 		running.Go(func() { run(k.Keeper, ctx) })
 		lab.Eventually(t, func() error {
-			if report := k.CurrentReport(t.Context()).String(); !strings.HasPrefix(report, "owner: agent /other of this release still runs on the node") {
+			if report := k.CurrentReport(t.Context()).String(); !strings.HasPrefix(report, "owner: agent /other of this release still runs on the node") || k.lastReport().Mode != terms.Insert {
 				return errors.New(report)
 			}
 			return nil
@@ -256,7 +299,7 @@ func TestAbsent(t *testing.T) {
 			if !force {
 				want = "entry: with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force"
 			}
-			if report.Good() != force || !strings.Contains(report.String(), want) || report.Mode != terms.Insert {
+			if report.Good() != force || report.IsGood(node.PartBinary) != force || !strings.Contains(report.String(), want) || report.Mode != terms.Insert {
 				t.Errorf("force %v: %s", force, report)
 			}
 			again := map[bool]time.Duration{true: resyncInterval, false: undecidedInterval}[force]

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
@@ -69,8 +71,32 @@ func TestTokens(t *testing.T) {
 	if report := k.lastReport(); report.IsGood(node.PartCredentials) || k.metric("credentials_checked_timestamp_seconds") != checked {
 		t.Errorf("without a CA: %s", report)
 	}
-	if err := k.CurrentReport(t.Context()); !err.Good() {
-		t.Errorf("the credentials on the node are good: %s", err)
+	lab.Check(t, os.Remove(k.node.Settings.At("/var/lib/capture-cni/token")))
+	if report := k.CurrentReport(t.Context()).String(); !strings.HasPrefix(report, "credentials: reading the cluster's CA: ") {
+		t.Errorf("without a CA, which explains that there is no token: %s", report)
+	}
+	if k.Preflight(t.Context()); k.metric("preflight_problems serious") < 0 {
+		t.Error("the problems that preflight finds are not counted")
+	}
+	for _, name := range []string{"containerd", "cri-o"} {
+		k.node.Runtime = machine.Serve(t, machine.Named{Runtime: name, Release: "9"})
+		k.resync(t.Context(), false)
+		for _, other := range []string{"containerd", "cri-o"} {
+			if got := k.metric("runtime_info " + other + " " + k.node.Runtime.Socket() + " 9"); (got == 1) != (other == name) {
+				t.Errorf("the runtime is %s, and the metric of %s is %v", name, other, got)
+			}
+		}
+	}
+}
+
+// TestClock reports that the clocks of node and API server differ, as the last token shows.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	k, server := withTokens(t)
+	server.SetClock(2 * time.Hour)
+	k.resync(t.Context(), false)
+	if report := k.CurrentReport(t.Context()).String(); !strings.Contains(report, "this node's clock is ") {
+		t.Errorf("with another clock: %s", report)
 	}
 }
 

@@ -117,11 +117,10 @@ func TestReplacedDirectory(t *testing.T) {
 					t.Error("the old directory is watched")
 				}
 			}
+			touch(t, path+"/sub/20-b.conf") // before any change that would have its directory watched
+			w.expect(t, path+"/sub")
 			touch(t, path+"/10-a.conflist")
 			w.expect(t, path)
-			w.quiet(t)
-			touch(t, path+"/sub/20-b.conf")
-			w.expect(t, path+"/sub")
 		})
 	}
 }
@@ -164,23 +163,21 @@ func TestFailingWatch(t *testing.T) {
 	}
 }
 
-// TestOwnFiles tells nothing of the agent's temporary files and of changed modes: what comes next is
-// the first change.
+// TestOwnFiles tells nothing of the agent's temporary files and of changed modes: the change after them
+// is the first.
 func TestOwnFiles(t *testing.T) {
 	t.Parallel()
-	path := t.TempDir()
-	sub := path + "/sub"
-	touch(t, path+"/10-a.conflist")
-	w := startWatch(t, path)
-	touch(t, path+"/.capture-cni-tmp-A")
-	lab.Check(t, os.Chmod(path+"/10-a.conflist", 0o600))
-	lab.Check(t, os.Mkdir(sub, 0o755))
-	if first := <-w.changes; first != path {
+	quiet, changed := t.TempDir(), t.TempDir()
+	touch(t, quiet+"/10-a.conflist")
+	w := startWatch(t, quiet, changed)
+	touch(t, quiet+"/.capture-cni-tmp-A")
+	lab.Check(t, os.Chmod(quiet+"/10-a.conflist", 0o600))
+	lab.Check(t, os.Mkdir(changed+"/sub", 0o755))
+	if first := <-w.changes; first != changed {
 		t.Errorf("the first change is in %s", first)
 	}
-	w.quiet(t)
-	touch(t, sub+"/20-b.conf")
-	w.expect(t, sub)
+	touch(t, changed+"/sub/20-b.conf")
+	w.expect(t, changed+"/sub")
 }
 
 // TestMissingDirectory watches a directory that is made later.

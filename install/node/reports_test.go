@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/terms"
+)
+
+var containerd = machine.Named{Runtime: "containerd", Release: "2.1.0"}
+
+// loadedList is a containerd that has loaded a list with a plugin.
+func loadedList(plugin string) loading {
+	source := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"multus","plugins":[{"type":%q}]}`, plugin)
+	return loading{containerd, fmt.Sprintf(`{"PluginMaxConfNum": 1,
+		"Networks": [{"Config": {"Plugins": [{"Network": {"Type": %q}}], "Source": %q}}]}`, plugin, source)}
+}
+
+// TestRuntimeFault compares the entry with what a runtime reports, if it does.
+func TestRuntimeFault(t *testing.T) {
+	t.Parallel()
+	const unloaded = "the runtime has not loaded the entry: new pods start without the plugin"
+	for name, tt := range map[string]struct {
+		runtime *cri.Client
+		mode    terms.Mode
+		want    string
+	}{
+		"no runtime":      {nil, terms.DropIn, "<nil>"},
+		"loaded":          {machine.Serve(t, loadedList("capture-cni")), terms.DropIn, "<nil>"},
+		"another plugin":  {machine.Serve(t, loadedList("ptp")), terms.DropIn, unloaded},
+		"not for Multus":  {machine.Serve(t, loadedList("ptp")), terms.Multus, "<nil>"},
+		"does not report": {machine.Serve(t, containerd), terms.Auto, "<nil>"},
+		"a chain, unused": {machine.Serve(t, loadedList("ptp")), terms.MultusChain, ""},
+		"a chain, no net": {machine.Serve(t, loading{containerd, "{}"}), terms.MultusChain, "the runtime has loaded no network"},
+	} {
+		n, _ := wholeNode(t, func(s *settings.Node) { s.NetDir = "/etc/cni/multus" })
+		n.Runtime = tt.runtime
+		if got := fmt.Sprint(n.runtimeFault(t.Context(), tt.mode)); got != tt.want && (tt.want != "" || got == "<nil>" || got == unloaded) {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		if report := n.VerifyMode(t.Context(), tt.mode); report.IsGood(PartRuntime) != (tt.want == "<nil>") {
+			t.Errorf("%s: %s", name, report)
+		}
+	}
+}
+
+// TestIdentifyRuntime knows the runtime that answered last, and logs it once.
+func TestIdentifyRuntime(t *testing.T) {
+	t.Parallel()
+	n, log := wholeNode(t, func(*settings.Node) {})
+	if found := n.IdentifyRuntime(t.Context()); found != (Runtime{}) {
+		t.Errorf("without a socket: %+v", found)
+	}
+	n.Runtime = machine.Serve(t, containerd)
+	want := Runtime{Program: terms.Runtime{Name: "containerd", Version: "2.1.0"}, Socket: n.Runtime.Socket()}
+	for range 2 {
+		if found := n.IdentifyRuntime(t.Context()); found != want {
+			t.Errorf("found %+v", found)
+		}
+	}
+	absent, err := cri.New(t.TempDir() + "/s")
+	lab.Check(t, err)
+	defer absent.Close()
+	n.Runtime = absent
+	if found := n.IdentifyRuntime(t.Context()); found != want || n.runtimeLoader(t.Context()).Runtime != want.Program {
+		t.Errorf("found %+v last", found)
+	}
+	if logged := `msg="found the container runtime" name=containerd version=2.1.0 socket=` + want.Socket; strings.Count(log.String(), logged) != 1 {
+		t.Errorf("logged %s", log)
+	}
+}
+
+// TestAuto decides on the mode: a drop-in if the runtime loads it, and none next to an entry that is there.
+func TestAuto(t *testing.T) {
+	t.Parallel()
+	ours := strings.Replace(machine.PtpList, "}]", `}, {"type": "capture-cni"}]`, 1)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  terms.Mode
+	}{
+		"loaded":          {map[string]string{primaryFile: machine.PtpList}, terms.DropIn},
+		"an entry":        {map[string]string{primaryFile: ours}, terms.Insert},
+		"an entry, owned": {map[string]string{primaryFile: machine.PtpList, entry.OwnedName: "{}"}, terms.Insert},
+		"a conf":          {map[string]string{"10-a.conf": machine.BridgeConf}, terms.Owned},
+		"no list":         {nil, terms.Auto},
+	} {
+		n, net, log := listNode(t, tt.files, terms.Auto, false)
+		n.Runtime = machine.Serve(t, loadedList("capture-cni"))
+		changed, err := n.PlaceEntry(t.Context())
+		if n.Mode != tt.want || n.Placed != tt.want || (err != nil) != (tt.want == terms.Auto) || changed && tt.want == terms.Auto {
+			t.Errorf("%s: mode %s, placed %s, %v: %s", name, n.Mode, n.Placed, err, log)
+		}
+		if tt.want != terms.DropIn {
+			continue
+		}
+		machine.Write(t, net, primaryFile, ours[:20]) // its owner writes another kind of file
+		lab.Check(t, os.Rename(net.Path()+"/"+primaryFile, net.Path()+"/10-ptp.bak"))
+		machine.Write(t, net, "10-ptp.conf", machine.BridgeConf)
+		if _, err := n.PlaceEntry(t.Context()); n.Mode != terms.Owned {
+			t.Errorf("%s, and then a conf: mode %s, %v", name, n.Mode, err)
+		}
+	}
+}
+
+// TestNotWithdrawn keeps the credentials while a plugin gets no pod from the agent.
+func TestNotWithdrawn(t *testing.T) {
+	t.Parallel()
+	const stay = "the credentials stay until every installed plugin gets pods from the agent: "
+	for name, tt := range map[string]struct {
+		change func(*Node) error
+		want   string
+	}{
+		"a plugin that fails":     {func(n *Node) error { return os.WriteFile(n.Settings.At("/opt/cni/bin/fail-ADD"), nil, 0o600) }, stay + "canary: calling the plugin in /opt/cni/bin: the node is broken"},
+		"an agent that is silent": {func(n *Node) error { return os.Remove(n.Settings.PodsSocket()) }, stay + "asking the node agent at "},
+	} {
+		n := withoutCredentials(t, map[string]string{"/opt/cni/bin/other": "", stateDir + "token": "x", stateDir + "kubeconfig": "x", runDir + "kubeconfig": "x"})
+		lab.Check(t, tt.change(n))
+		state, err := n.ensureCredentials(t.Context(), false)
+		if !entry.IsWaiting(err) || !strings.HasPrefix(err.Error(), tt.want) ||
+			state.Kubeconfig != stateDir+"kubeconfig" || n.read(t, stateDir+"token") != "x" {
+			t.Errorf("%s: %+v, %v", name, state, err)
+		}
+		if n.read(t, runDir+"kubeconfig") != "" {
+			t.Errorf("%s: no directory is without a kubeconfig for the canary", name)
+		}
+		if err := n.Canary(t.Context(), n.Settings.Credentials.Pod); !entry.IsWaiting(err) {
+			t.Errorf("%s: canary %v", name, err)
+		}
+	}
+	n := withoutCredentials(t, map[string]string{"/opt/cni/bin/other": ""})
+	lab.Check(t, n.Canary(t.Context(), n.Settings.Credentials.Pod))
+	lab.Check(t, os.WriteFile(n.Settings.At("/opt/cni/bin/fail-ADD"), nil, 0o600))
+	if err := n.Canary(t.Context(), n.Settings.Credentials.Pod); err == nil {
+		t.Error("a canary that fails is fine")
+	}
+}
+
+// TestFallbackIsShown warns of credentials that a reboot removes.
+func TestFallbackIsShown(t *testing.T) {
+	t.Parallel()
+	token := "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat": %d, "exp": %d}`, time.Now().Unix(), time.Now().Unix()+3600)) + ".s"
+	for directory, warns := range map[string]bool{stateDir: false, runDir: true} {
+		n, _ := wholeNode(t, func(s *settings.Node) { s.Credentials.OnNode = true })
+		lab.Check(t, os.MkdirAll(n.Settings.At(directory), 0o700))
+		for name, text := range map[string]string{"token": token, "kubeconfig": "x", "ca.crt": "x"} {
+			lab.Check(t, os.WriteFile(n.Settings.At(directory+name), []byte(text), 0o600))
+		}
+		report := n.VerifyMode(t.Context(), terms.Insert)
+		if shown := strings.Contains(report.String(), "warning: the plugin's credentials are only in /run/capture-cni, which a reboot empties, because the disk of "+
+			"/var/lib/capture-cni is full or read-only: free space on that disk, or make it writable"); shown != warns || !report.IsGood(PartCredentials) {
+			t.Errorf("in %s: %s", directory, report)
+		}
+		if report := n.Verify(t.Context()); !report.IsGood(PartPods) {
+			t.Errorf("with credentials, pods need no agent: %s", report)
+		}
+	}
+}
