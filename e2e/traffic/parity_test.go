@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	soak = flag.Duration("soak", 0, "how long TestParity and, for each backend, TestTrace draw pods, instead of a fixed number of them; TestExpanded draws ten large ones")
+	soak = flag.Duration("soak", 0, "how long TestParity and, for each backend, TestTrace draw pods, instead of a fixed number of them; "+
+		"TestExpanded draws ten large ones")
 	seed = flag.Uint64("seed", 1, "where TestParity, TestTrace and TestExpanded begin to draw")
 )
 
