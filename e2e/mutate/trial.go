@@ -56,6 +56,9 @@ func prepare(ctx context.Context, s *source) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(scratch, 0o755); err != nil { // some tests become another user
+		return nil, err
+	}
 	in := instrument(s)
 	t := &trial{program: program{s.dir, filepath.Join(scratch, "tests"), scratch}, mutants: in.mutants, killers: map[string]string{}}
 	return t, build(ctx, s, in, scratch, t.path)

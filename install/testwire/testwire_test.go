@@ -33,16 +33,35 @@ func TestMessageFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, err := Decode(string(message))
-	if err != nil || read[0].Answered() || !read[7].Answered() || len(message) > 4096 {
+	if err != nil || read[0].Answered() || (Observation{}).Answered() || !read[7].Answered() || len(message) > 4096 {
 		t.Errorf("%d bytes, %v: %+v", len(message), err, read)
 	}
 	if diff := cmp.Diff(observations[7], read[7], cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Encode(append(observations, observations...)); err == nil || !strings.Contains(err.Error(), "at most 4096") {
+	if read[0].Lines[1].Fault != strings.Repeat("x", 100)+"…" || read[0].Fault != strings.Repeat("y", 100)+"…" {
+		t.Errorf("cut to %q and %q", read[0].Lines[1].Fault, read[0].Fault)
+	}
+	if _, err := Encode(append(observations, observations...)); err == nil || !strings.HasPrefix(err.Error(), "encoding the observations: they have ") {
 		t.Errorf("too many: %v", err)
 	}
-	if _, err := Decode("cut"); err == nil {
-		t.Error("no error for a message that is cut")
+	if _, err := Decode("cut"); err == nil || !strings.HasPrefix(err.Error(), "reading the observations of the pod client: ") {
+		t.Errorf("a message that is cut: %v", err)
+	}
+}
+
+// TestLimits keeps a fault of 100 bytes and encodes a message of 4096.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	fault := strings.Repeat("x", 100)
+	small, err := Encode([]Observation{{Fault: fault, Lines: []Line{{}}}})
+	if err != nil || !strings.Contains(string(small), fault+`"`) {
+		t.Errorf("%s, %v", small, err)
+	}
+	for size, fits := range map[int]bool{4096: true, 4097: false} {
+		message, err := Encode([]Observation{{Fault: fault, Lines: []Line{{By: strings.Repeat("x", size-len(small))}}}})
+		if (err == nil) != fits || (len(message) == size) != fits {
+			t.Errorf("%d bytes: %d, %v", size, len(message), err)
+		}
 	}
 }
