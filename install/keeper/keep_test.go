@@ -141,7 +141,7 @@ func TestRepair(t *testing.T) {
 		time.Sleep(quietPeriod)
 		k.resync(t.Context(), false)
 		k.expect("not yet quiet", good+"\nwarning: "+who+lately, map[string]float64{"entry_contended unknown": 1})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		k.resync(t.Context(), false)
 		k.expect("quiet", good+lately, map[string]float64{"entry_contended unknown": -1})
 		time.Sleep(reportWindow - quietPeriod - 1)
