@@ -132,6 +132,18 @@ var changes = []struct {
 		}
 		containerRuntime("docker://27.0.1")(c)
 	}},
+	{"docker on one node, containerd 1.4 on another", func(c *Cluster) {
+		c.Nodes = append(c.Nodes, node("n2", "v1.36.2", "containerd://1.4.13", "6.12.0"))
+		c.Nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "docker://27.0.1"
+	}},
+	{"docker on Linux 4.18", func(c *Cluster) {
+		containerRuntime("docker://27.0.1")(c)
+		c.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8"
+	}},
+	{"docker on a kernel that is not known", func(c *Cluster) {
+		containerRuntime("docker://27.0.1")(c)
+		c.Nodes[0].Status.NodeInfo.KernelVersion = ""
+	}},
 	{"containerd 1.4", containerRuntime("containerd://1.4.13")},
 	{"containerd 1.5", containerRuntime("containerd://1.5.0")},
 	{"CRI-O 1.28", containerRuntime("cri-o://1.28.2")},
@@ -173,6 +185,7 @@ var changes = []struct {
 	}},
 	{"ztunnel between others", with("a/first", "gcr.io/istio-release/ztunnel:1.28", "a/last")},
 	{"linkerd-cni", with("cr.l5d.io/linkerd/cni-plugin:v1.6.2", "a/other")},
+	{"linkerd-cni of Buoyant, no Istio", func(c *Cluster) { with("docker.io/buoyantio/cni-plugin:v1")(c); c.Injectors = nil }},
 	{"kuma-cni", with("docker.io/kumahq/kuma-cni:2.11.0")},
 	{"consul-cni", func(c *Cluster) {
 		c.DaemonSets = append(c.DaemonSets, daemonSet("hashicorp/consul-k8s-control-plane:1.8.0", "/bin/sh", "-ec", "consul-k8s-control-plane install-cni -log-level=info"))
@@ -207,6 +220,7 @@ var changes = []struct {
 		c.Felix.Spec.BPFEnabled, c.Felix.Spec.BPFConnectTimeLoadBalancing = true, "Disabled"
 	}},
 	{"no namespace", func(c *Cluster) { c.Namespace = nil }},
+	{"no namespace, and Kubernetes before 1.25", func(c *Cluster) { c.Namespace, c.Version = nil, "v1.24.17" }},
 	{"no label", func(c *Cluster) { c.Namespace = namespace("") }},
 	{"restricted", func(c *Cluster) { c.Namespace = namespace("restricted") }},
 	{"no namespace that can be read", func(c *Cluster) { c.Namespace = nil; c.Unknown = []error{fmt.Errorf("reading namespaces: forbidden")} }},

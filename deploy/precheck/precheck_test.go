@@ -75,8 +75,8 @@ func lines(t *testing.T, r *Report) string {
 			t.Errorf("no next step for %q", result.Text)
 		}
 	}
-	if r.Good() != (problems == 0) {
-		t.Errorf("good is %t with %d problems", r.Good(), problems)
+	if r.Good() != (problems == 0) || r.Count(Problem) != problems {
+		t.Errorf("good is %t, and %d are counted, with %d problems", r.Good(), r.Count(Problem), problems)
 	}
 	if safe := problems == 0 && r.Guide == "" && r.Count(Unknown) == 0; safe != (len(r.Commands) > 0) {
 		t.Errorf("safe to install: %t, and the commands are %q", safe, r.Commands)
@@ -166,6 +166,12 @@ func TestReadInstalled(t *testing.T) {
 	t.Parallel()
 	pool := ours("mesh", "mesh")
 	pool.Spec.Template.Labels = map[string]string{"capture-cni.io/pool": "gpu"}
+	longest, other, unnamed, two := strings.Repeat("x", 53), ours("mesh", "mesh"), ours("mesh", "mesh"), binding("capture-cni-node", "mesh")
+	other.Labels["app.kubernetes.io/component"] = "guard"
+	unnamed.Labels["app.kubernetes.io/name"] = "other"
+	without := daemonSet("ghcr.io/capture-cni/capture-cni:0.1.0")
+	without.Namespace, without.Labels = "mesh", ours("mesh", "mesh").Labels
+	two.Subjects = append(two.Subjects, two.Subjects...)
 	pool.Spec.Template.Spec.Containers[0].Image = "mirror.test/capture-cni@sha256:00"
 	for _, tt := range []struct {
 		name     string
@@ -179,6 +185,10 @@ func TestReadInstalled(t *testing.T) {
 		{"uninstalled", map[string]any{"capture-cni": binding("capture-cni", "mesh")}, []appsv1.DaemonSet{ours("tenant", "x")}, "none"},
 		{"another account's", map[string]any{"capture-cni-node": binding("default", "tenant")}, []appsv1.DaemonSet{ours("tenant", "x")}, "none"},
 		{"no name of Helm's form", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", "--post-renderer=/x")}, "mesh  []"},
+		{"the longest name", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", longest)}, "mesh " + longest + " []"},
+		{"a name that is too long", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", longest+"x")}, "mesh  []"},
+		{"DaemonSets that are no agents", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{other, unnamed, without}, "none"},
+		{"of two accounts", map[string]any{"capture-cni-node": two}, []appsv1.DaemonSet{ours("mesh", "mesh")}, "none"},
 		{"a pool with an image of its own", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{pool, ours("mesh", "a.b-c")}, "mesh a.b-c [mirror.test/capture-cni@sha256:00]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,9 +224,22 @@ func TestNamespaceOfOthers(t *testing.T) {
 			}
 		}
 		for _, result := range report.Results {
+			if result.Subject == "namespace" && !strings.HasSuffix(result.Next, "or, if only capture-cni has pods there, set its label "+podSecurity+" to privileged") {
+				t.Errorf("%q: the next step is %s", level, result.Next)
+			}
 			if strings.Contains(result.Next, "kubectl label") {
 				t.Errorf("%q: the next step is %s", level, result.Next)
 			}
+		}
+	}
+}
+
+// TestMirroredImages knows what Rancher's mirror of Docker Hub renames.
+func TestMirroredImages(t *testing.T) {
+	t.Parallel()
+	for image, want := range map[string]string{"rancher/mirrored-cilium-cilium:v1": cilium, "rancher/mirrored-calico-node:v3": calico, "rancher/other": ""} {
+		if got := programOf(daemonSet(image)); got != want {
+			t.Errorf("%s is %q, want %q", image, got, want)
 		}
 	}
 }

@@ -3,9 +3,11 @@
 package conntrack_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +52,20 @@ func TestConnections(t *testing.T) {
 			},
 			[]conntrack.Connection{{at(pod + ":80"), at(peer + ":1024"), conntrack.Open}},
 		},
+		"from the port of a listener": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.SynSent, false},
+				{at("0.0.0.0:80"), at("0.0.0.0:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at(pod + ":80"), at(peer + ":1024"), conntrack.Requested}},
+		},
+		"to a listener of all addresses of IPv4": {
+			[]conntrack.Socket{
+				{at(pod + ":80"), at(peer + ":1024"), conntrack.Established, false},
+				{at("0.0.0.0:80"), at("0.0.0.0:0"), conntrack.Listening, false},
+			},
+			[]conntrack.Connection{{at(peer + ":1024"), at(pod + ":80"), conntrack.Open}},
+		},
 		"within the pod": {
 			[]conntrack.Socket{
 				{at("[::1]:1024"), at("[::1]:80"), conntrack.Established, false},
@@ -80,11 +96,15 @@ func TestConnections(t *testing.T) {
 				{at(pod + ":1025"), at(peer + ":80"), conntrack.FinWait2, false},
 				{at(pod + ":1026"), at(peer + ":80"), conntrack.FinWait2, true},
 				{at(pod + ":1027"), at(peer + ":80"), conntrack.LastAck, true},
+				{at(pod + ":1028"), at(peer + ":80"), conntrack.FinWait1, true},
+				{at(pod + ":1029"), at(peer + ":80"), conntrack.Closing, true},
 			},
 			[]conntrack.Connection{
 				{at(pod + ":1025"), at(peer + ":80"), conntrack.Open},
 				{at(pod + ":1026"), at(peer + ":80"), conntrack.Ended},
 				{at(pod + ":1027"), at(peer + ":80"), conntrack.Ended},
+				{at(pod + ":1028"), at(peer + ":80"), conntrack.Ended},
+				{at(pod + ":1029"), at(peer + ":80"), conntrack.Ended},
 			},
 		},
 	} {
@@ -131,7 +151,11 @@ func TestCreate(t *testing.T) {
 				t.Errorf("%+v, want a timeout of %d seconds", e, want)
 			}
 		}
-		return err
+		one, complete, oneErr := conntrack.Entries(t.Context(), 1, func(e conntrack.Entry) bool { return e.Client.Port() == 3 })
+		if len(one) != 1 || one[0].Client.Port() != 3 || !complete {
+			t.Errorf("the one that is wanted: %+v, complete %v", one, complete)
+		}
+		return errors.Join(err, oneErr)
 	})
 }
 
@@ -209,6 +233,75 @@ func TestCreateMany(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestRefused expects errors that say what failed, of a thread that may change nothing and
+// after the caller has cancelled.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	connections := []conntrack.Connection{{at("192.0.2.1:1"), at("192.0.2.2:80"), conntrack.Open}}
+	entries := []conntrack.Entry{{Client: at("192.0.2.1:1"), Server: at("192.0.2.2:80")}}
+	over, end := context.WithCancel(t.Context())
+	end()
+	list := func(ctx context.Context) error { return second(conntrack.Entries(ctx, 1, all)) }
+	within(t, func() error {
+		for name, tt := range map[string]struct {
+			call func(context.Context) error
+			want string
+		}{
+			"create":  {func(ctx context.Context) error { return conntrack.Create(ctx, connections) }, "creating conntrack entries: "},
+			"delete":  {func(ctx context.Context) error { return conntrack.Delete(ctx, entries) }, "deleting conntrack entries: "},
+			"flush":   {conntrack.Flush, "deleting all conntrack entries: "},
+			"list":    {list, "listing conntrack entries: "},
+			"sockets": {func(ctx context.Context) error { return second(conntrack.Sockets(ctx, 1)) }, "listing the namespace's TCP sockets: "},
+		} {
+			if err := tt.call(over); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%s, cancelled: %v", name, err)
+			}
+			if name == "sockets" { // which everybody may list
+				continue
+			}
+			if err := unprivileged(func() error { return tt.call(t.Context()) }); !errors.Is(err, unix.EPERM) || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%s, unprivileged: %v", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// TestNoSocketIsLeft expects no descriptor of requests that have ended. It is not parallel to
+// tests that open others.
+func TestNoSocketIsLeft(t *testing.T) {
+	within(t, func() error {
+		before := lab.FileNames(t, "/proc/self/fd")
+		err := conntrack.Flush(t.Context())
+		_, _, listErr := conntrack.Sockets(t.Context(), 1)
+		if after := lab.FileNames(t, "/proc/self/fd"); len(after) > len(before) {
+			t.Errorf("descriptors %q became %q", before, after)
+		}
+		return errors.Join(err, listErr)
+	})
+}
+
+func second[T any](_ []T, _ bool, err error) error { return err }
+
+// unprivileged calls f without CAP_NET_ADMIN, by the same thread.
+func unprivileged(f func() error) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets, fewer [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	fewer = sets
+	fewer[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+	if err := unix.Capset(&header, &fewer[0]); err != nil {
+		return err
+	}
+	err := f()
+	if restored := unix.Capset(&header, &sets[0]); restored != nil {
+		return restored
+	}
+	return err
 }
 
 // TestSockets expects no more sockets than the limit.
