@@ -166,7 +166,9 @@ func TestReadInstalled(t *testing.T) {
 	t.Parallel()
 	pool := ours("mesh", "mesh")
 	pool.Spec.Template.Labels = map[string]string{"capture-cni.io/pool": "gpu"}
-	longest, other, unnamed, two := strings.Repeat("x", 53), ours("mesh", "mesh"), ours("mesh", "mesh"), binding("capture-cni-node", "mesh")
+	bound := map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}
+	longest, two := strings.Repeat("x", 53), binding("capture-cni-node", "mesh")
+	other, unnamed := ours("mesh", "mesh"), ours("mesh", "mesh")
 	other.Labels["app.kubernetes.io/component"] = "guard"
 	unnamed.Labels["app.kubernetes.io/name"] = "other"
 	without := daemonSet("ghcr.io/capture-cni/capture-cni:0.1.0")
@@ -185,9 +187,9 @@ func TestReadInstalled(t *testing.T) {
 		{"uninstalled", map[string]any{"capture-cni": binding("capture-cni", "mesh")}, []appsv1.DaemonSet{ours("tenant", "x")}, "none"},
 		{"another account's", map[string]any{"capture-cni-node": binding("default", "tenant")}, []appsv1.DaemonSet{ours("tenant", "x")}, "none"},
 		{"no name of Helm's form", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", "--post-renderer=/x")}, "mesh  []"},
-		{"the longest name", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", longest)}, "mesh " + longest + " []"},
-		{"a name that is too long", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{ours("mesh", longest+"x")}, "mesh  []"},
-		{"DaemonSets that are no agents", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{other, unnamed, without}, "none"},
+		{"the longest name", bound, []appsv1.DaemonSet{ours("mesh", longest)}, "mesh " + longest + " []"},
+		{"a name that is too long", bound, []appsv1.DaemonSet{ours("mesh", longest+"x")}, "mesh  []"},
+		{"DaemonSets that are no agents", bound, []appsv1.DaemonSet{other, unnamed, without}, "none"},
 		{"of two accounts", map[string]any{"capture-cni-node": two}, []appsv1.DaemonSet{ours("mesh", "mesh")}, "none"},
 		{"a pool with an image of its own", map[string]any{"capture-cni-node": binding("capture-cni-node", "mesh")}, []appsv1.DaemonSet{pool, ours("mesh", "a.b-c")}, "mesh a.b-c [mirror.test/capture-cni@sha256:00]"},
 	} {
