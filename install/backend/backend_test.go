@@ -138,7 +138,7 @@ func TestTestedBefore(t *testing.T) {
 	}
 }
 
-// TestLack tells what a kernel or a node lacks from what nobody knows.
+// TestLack has faults that say what a kernel or a node lacks, and others, which say nothing.
 func TestLack(t *testing.T) {
 	t.Parallel()
 	lacking := nfnetlink.Lacks(errors.New("no such file"), "nf_tables")

@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNoRefusals lets every answer through if nobody observes them.
+// TestNoRefusals passes every answer on where no Refusals observe them.
 func TestNoRefusals(t *testing.T) {
 	t.Parallel()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/api/v1/pods", nil)

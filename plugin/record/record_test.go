@@ -205,7 +205,7 @@ func TestSend(t *testing.T) {
 			t.Error("a record was taken without a socket")
 		}
 	})
-	sent := 0 // nobody reads, and nobody waits
+	sent := 0 // no reader takes them, and the sender does not wait
 	for Send(dir+"/ours", r) {
 		sent++
 	}
