@@ -17,7 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -40,10 +40,10 @@ func guideTexts(t *testing.T) map[string]string {
 func TestGuardGuide(t *testing.T) {
 	guide := read(t, "guides/guard.md")
 	var words []string
-	for _, state := range terms.States() {
+	for _, state := range report.PodStates() {
 		words = append(words, string(state))
 	}
-	for _, cause := range terms.MeshedExemptions() {
+	for _, cause := range report.MeshedExemptions() {
 		words = append(words, string(cause))
 	}
 	for _, word := range words {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // schema is the part of a JSON schema that the tests read.
@@ -110,7 +110,7 @@ func TestEveryKeyArrives(t *testing.T) {
 	all := objects(t, "mode=multus", "netconf="+string(netconf))
 	text := netConf(t, all)
 	expectJSON(t, text, want)
-	if _, err := entry.Parse([]byte(text), terms.Insert, config.StateDirectory, config.RunDirectory); err != nil {
+	if _, err := conflist.ParseEntry([]byte(text), report.Insert, config.StateDirectory, config.RunDirectory); err != nil {
 		t.Errorf("the agent refuses the file: %v", err)
 	}
 	network, _ := find[struct{ Spec struct{ Config string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")

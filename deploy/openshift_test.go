@@ -14,8 +14,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // constraints are the tested fields of a SecurityContextConstraints.
@@ -117,7 +117,7 @@ func TestChainExclusions(t *testing.T) {
 		"mode=multus-chain": "{}",
 		"mode=multus-chain,netconf.excludeNamespaces={a,b-*}": `{"excludeNamespaces": ["a", "b-*"]}`,
 	} {
-		entry, err := entry.Parse([]byte(keys), terms.MultusChain, config.StateDirectory, config.RunDirectory)
+		entry, err := conflist.ParseEntry([]byte(keys), report.MultusChain, config.StateDirectory, config.RunDirectory)
 		if err != nil || len(entry.Conf.ExcludeNamespaces) == 0 {
 			t.Fatalf("%s: the agent excludes %q, %v", keys, entry.Conf.ExcludeNamespaces, err)
 		}

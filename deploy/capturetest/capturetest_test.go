@@ -17,7 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/testwire"
+	"github.com/capture-cni/capture-cni/install/validate"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
@@ -128,10 +128,10 @@ func TestPasses(t *testing.T) {
 func TestFails(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
-	s.observe = func(to netip.AddrPort, mode Mode) testwire.Observation {
+	s.observe = func(to netip.AddrPort, mode Mode) validate.Observation {
 		o := asCaptured(to, mode)
 		if to.Addr().Is6() {
-			o.Lines = slices.DeleteFunc(o.Lines, func(l testwire.Line) bool { return l.By == "client/outbound" })
+			o.Lines = slices.DeleteFunc(o.Lines, func(l validate.Line) bool { return l.By == "client/outbound" })
 		}
 		return o
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // object is what a test creates: a namespace, a Service or a pod.
@@ -73,11 +73,12 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		return nil
 	}
 	if namespace := objects[0].GetNamespace(); namespace != "" {
-		look := terms.Command("kubectl", "--namespace", namespace, "get", "pods,services", "--selector", selector)
+		look := report.Command("kubectl", "--namespace", namespace, "get", "pods,services", "--selector", selector)
 		return fmt.Errorf("removing pods and Services: %w; look at %s", err, look)
 	}
 	name := objects[0].GetName()
-	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: %s", name, err, terms.Command("kubectl", "delete", "namespace", name))
+	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: %s",
+		name, err, report.Command("kubectl", "delete", "namespace", name))
 }
 
 // removeOne retries what the API server did not refuse.

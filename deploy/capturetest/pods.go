@@ -15,8 +15,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/install/testwire"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 // ports are those of the server's application.
@@ -53,7 +53,7 @@ func (r *run) server() *corev1.Pod {
 	for _, port := range []uint16{r.ports.captured, r.ports.directOutbound, r.ports.directInbound} {
 		command = append(command, fmt.Sprintf("--port=%d", port))
 	}
-	pod := r.pod(testwire.Server, r.nodes[1].Name, command)
+	pod := r.pod(validate.Server, r.nodes[1].Name, command)
 	pod.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = fmt.Sprint(r.ports.directInbound)
 	return pod
 }
@@ -65,7 +65,7 @@ func (r *run) client(checks []check) *corev1.Pod {
 			command = append(command, "--to="+c.to.String())
 		}
 	}
-	pod := r.pod(testwire.Client, r.nodes[0].Name, command)
+	pod := r.pod(validate.Client, r.nodes[0].Name, command)
 	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = fmt.Sprint(r.ports.directOutbound)
 	return pod
 }
@@ -78,7 +78,7 @@ func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	pod.Labels[podLabel] = r.name(name)
 	pod.Annotations[statusAnnotation] = status
 	pod.Annotations["sidecar.istio.io/interceptionMode"] = string(r.mode)
-	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == terms.Multus }) {
+	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == report.Multus }) {
 		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = "default/istio-cni"
 	}
 	group := int64(applicationID)
@@ -143,7 +143,7 @@ func (r *run) container(name string, command []string, user, group int64) corev1
 
 // service returns the server's Service, with an address of each family that the cluster has.
 func (r *run) service() *corev1.Service {
-	name := r.name(testwire.Server)
+	name := r.name(validate.Server)
 	return &corev1.Service{
 		ObjectMeta: testMeta(r.namespace, name, r.until),
 		Spec: corev1.ServiceSpec{

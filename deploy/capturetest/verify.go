@@ -8,17 +8,17 @@ import (
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
-	"github.com/capture-cni/capture-cni/install/testwire"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 // verify adds the result of each check to the report.
-func (r *run) verify(ctx context.Context, checks []check, observations []testwire.Observation) {
-	observed := map[netip.AddrPort]testwire.Observation{}
+func (r *run) verify(ctx context.Context, checks []check, observations []validate.Observation) {
+	observed := map[netip.AddrPort]validate.Observation{}
 	for _, o := range observations {
 		observed[o.To] = o
 	}
-	nodes := map[string]string{testwire.Client: r.nodes[0].Name, testwire.Server: r.nodes[1].Name}
+	nodes := map[string]string{validate.Client: r.nodes[0].Name, validate.Server: r.nodes[1].Name}
 	explained := map[string]bool{}
 	for _, c := range checks {
 		result := Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
@@ -45,7 +45,7 @@ func (r *run) verify(ctx context.Context, checks []check, observations []testwir
 func (r *run) explain(ctx context.Context, pod string) *fleet.Explanation {
 	e, err := r.Explain(ctx, r.namespace, r.name(pod))
 	if err != nil {
-		return &fleet.Explanation{State: terms.Unknown, Cause: err.Error()}
+		return &fleet.Explanation{State: report.Unknown, Cause: err.Error()}
 	}
 	return e
 }

@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // withRole adds to an error for a lack of permission what is missing, and the role of the chart
@@ -35,18 +35,18 @@ func withNamespace(step, namespace string) string {
 	if namespace == DefaultNamespace {
 		return step
 	}
-	return strings.ReplaceAll(step, "kubectl capture-cni ", terms.Command("kubectl", "capture-cni", "--agent-namespace", namespace)+" ")
+	return strings.ReplaceAll(step, "kubectl capture-cni ", report.Command("kubectl", "capture-cni", "--agent-namespace", namespace)+" ")
 }
 
 // adviseNode returns the next step for a node, "" for none.
 func (o *observed) adviseNode(n Node) string {
 	logs := "read the log of the node's agent"
 	if n.Agent != "" {
-		logs = terms.Command("kubectl", "-n", o.release.namespace, "logs", n.Agent, "-c", InstallerContainer)
+		logs = report.Command("kubectl", "-n", o.release.namespace, "logs", n.Agent, "-c", InstallerContainer)
 	}
 	switch n.State {
 	case Stale:
-		return terms.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs
+		return report.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs
 	case Unreported:
 		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
 	case Faulty:
@@ -57,13 +57,13 @@ func (o *observed) adviseNode(n Node) string {
 
 // advisePod returns the next step for a pod.
 func advisePod(p Pod) string {
-	explain := terms.Command("kubectl", "capture-cni", "explain", p.Namespace+"/"+p.Name)
+	explain := report.Command("kubectl", "capture-cni", "explain", p.Namespace+"/"+p.Name)
 	switch p.State {
-	case terms.Uncaptured, terms.Drifted:
+	case report.Uncaptured, report.Drifted:
 		return explain + "; with guard.policy=report, restart the pod"
-	case terms.Exempt:
-		return terms.AdviceFor(p.Cause)
-	case terms.InjectedLater, terms.Outdated, terms.Changed, terms.Foreign:
+	case report.Exempt:
+		return report.AdviceFor(p.Cause)
+	case report.InjectedLater, report.Outdated, report.Changed, report.Foreign:
 		return p.State.Advice()
 	}
 	return explain

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // posers returns pods of the mesh that look like a node's agent and are none, by the one
@@ -45,7 +45,7 @@ func TestPosersAreListed(t *testing.T) {
 	for _, poser := range posers("node-1") {
 		s.pods = append(s.pods, poser)
 	}
-	s.leases = append(s.leases, newLease("node-1", 0, good(&nodestate.Pods{})))
+	s.leases = append(s.leases, newLease("node-1", 0, good(&report.Pods{})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)

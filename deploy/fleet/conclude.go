@@ -9,8 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -18,44 +17,44 @@ import (
 // conclude sets state, cause and next step. The guard's finding comes before what follows
 // from the pod alone. pod is nil for one that is gone; meshes are those that are on.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
-	var answer explain.Pod // of the node
+	var answer report.Explanation // of the node
 	if e.Evidence.Agent != nil {
 		answer = e.Evidence.Agent.Answer
 	}
 	add := cmp.Or(answer.Add, &record.Record{})
 	if pod == nil {
-		e.State, e.Cause = terms.Gone, "no such pod exists: it has ended, or was never created"
+		e.State, e.Cause = report.Gone, "no such pod exists: it has ended, or was never created"
 		if add.Verdict == record.Failed {
 			e.Cause += "; its last ADD failed: " + add.Message
 		}
-		e.Next = terms.Command("kubectl", "get", "pods", "--namespace", strings.Split(e.Pod, "/")[0])
+		e.Next = report.Command("kubectl", "get", "pods", "--namespace", strings.Split(e.Pod, "/")[0])
 		return
 	}
 	asked := newSeenPod(pod)
 	_, exemption := asked.by(meshes)
 	switch {
 	case pod.Spec.NodeName == "" && (!inMesh(pod, meshes) || exemption.Cause == ""):
-		e.State, e.Cause = terms.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
+		e.State, e.Cause = report.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node")
 		e.Next = "kubectl describe pod; a taint of nodes that are not ready is in deploy/guides/taint.md"
 	case !inMesh(pod, meshes):
-		e.State = terms.NotInMesh
+		e.State = report.NotInMesh
 		e.Cause, e.Next = whyNotInMesh(pod)
 	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
 			add = &record.Record{} // of a pod of the same name before it
 		}
-		e.State = terms.NotStarted
+		e.State = report.NotStarted
 		e.Cause, e.Next = whyNotStarted(events, *add)
-	case answer.State == terms.Exempt:
-		e.State, e.Cause = terms.Exempt, answer.Because
-		e.Next = cmp.Or(terms.AdviceFor(exemption.Cause), terms.AdviceFor(capture.NamespaceExcluded))
+	case answer.State == report.Exempt:
+		e.State, e.Cause = report.Exempt, answer.Because
+		e.Next = cmp.Or(report.AdviceFor(exemption.Cause), report.AdviceFor(capture.NamespaceExcluded))
 	case answer.State != "":
 		e.State, e.Cause, e.Next = answer.State, answer.Because, answer.State.Advice()
-		if e.State == terms.Captured {
+		if e.State == report.Captured {
 			e.Cause = cmp.Or(e.Cause, "its network namespace holds the rules that it asked for")
 		}
 	case exemption.Cause != "":
-		e.State, e.Cause, e.Next = terms.Exempt, exemption.Message, terms.AdviceFor(exemption.Cause)
+		e.State, e.Cause, e.Next = report.Exempt, exemption.Message, report.AdviceFor(exemption.Cause)
 	case add.Verdict == record.Captured:
 		e.Cause = "no guard examined the running pod; its ADD captured it by " + cmp.Or(add.Backend, "an unknown backend")
 		e.Next = "for proof from inside the pod: the container istio-validation or linkerd-network-validator"

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Evidence is what an explanation follows from, by source. What is nil is not known;
@@ -47,9 +47,9 @@ type NodeEvidence struct {
 
 // AgentEvidence is the answer of the agent on the pod's node.
 type AgentEvidence struct {
-	Agent     string      `json:"agent"` // its pod
-	Container string      `json:"container"`
-	Answer    explain.Pod `json:"answer"`
+	Agent     string             `json:"agent"` // its pod
+	Container string             `json:"container"`
+	Answer    report.Explanation `json:"answer"`
 }
 
 // Missing is a source of which nothing is known.

@@ -11,28 +11,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Explanation says how a pod is captured, and why.
 type Explanation struct {
-	Pod      string      `json:"pod"`
-	Node     string      `json:"node,omitempty"`
-	State    terms.State `json:"state"`
-	Cause    string      `json:"cause,omitempty"`
-	Evidence Evidence    `json:"evidence"`
-	Next     string      `json:"nextStep,omitempty"`
+	Pod      string          `json:"pod"`
+	Node     string          `json:"node,omitempty"`
+	State    report.PodState `json:"state"`
+	Cause    string          `json:"cause,omitempty"`
+	Evidence Evidence        `json:"evidence"`
+	Next     string          `json:"nextStep,omitempty"`
 }
 
 // Good reports whether nothing needs attention.
 func (e Explanation) Good() bool {
-	return e.State != terms.Gone && e.State != terms.NotScheduled && !e.State.IsMissing()
+	return e.State != report.Gone && e.State != report.NotScheduled && !e.State.IsMissing()
 }
 
 // Unanswered returns how many sources are missing from which the state would follow, 0 if it
 // is known, or its node is known to need attention.
 func (e Explanation) Unanswered() int {
-	if e.State != terms.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
+	if e.State != report.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
 		return 0
 	}
 	return len(e.Evidence.Missing)
@@ -52,7 +52,7 @@ type Explainer struct {
 // Explain explains one pod: by what the API server says of it, by its Events, by the
 // Lease of its node and by the command explain in the agent's pod there.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
-	e := &Explanation{Pod: namespace + "/" + name, State: terms.Unknown}
+	e := &Explanation{Pod: namespace + "/" + name, State: report.Unknown}
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil for one that is gone
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err

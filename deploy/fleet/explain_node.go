@@ -15,8 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // podEvents are the Events about a pod.
@@ -101,19 +100,19 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 
 // ask executes explain in a container of the agent's pod, and decodes the answer.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
-	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, explain.MaxSize,
+	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, report.MaxExplanation,
 		append([]string{"explain", "--output=json"}, args...)...)
 	if err != nil {
 		return err
 	}
-	return explain.Decode(answer, into)
+	return report.DecodeAnswer(answer, into)
 }
 
 // withVersions adds to the fault of an answer, or of a command that the agent does not know,
 // that agent and plugin are of different versions, if they are.
 func (x Explainer) withVersions(err error, agent string) error {
 	failed, _ := errors.AsType[commandFailed](err)
-	if agent == "" || agent == x.Version || terms.SkewAdvice(string(failed)) == "" && !errors.Is(err, explain.ErrAnswer) {
+	if agent == "" || agent == x.Version || report.SkewAdvice(string(failed)) == "" && !errors.Is(err, report.ErrAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w. The agent is %s and this plugin %s: use the plugin of the agent's version", err, agent, x.Version)

@@ -21,9 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -31,13 +29,13 @@ import (
 type explainCase struct {
 	pod    *corev1.Pod
 	events []corev1.Event
-	agent  []string     // containers; nil for no agent
-	answer *explain.Pod // of the agent
-	says   string       // of the command in the agent's pod, if it is no answer
+	agent  []string            // containers; nil for no agent
+	answer *report.Explanation // of the agent
+	says   string              // of the command in the agent's pod, if it is no answer
 	fails  error
 	denied string // a resource that may not be listed
 
-	state             terms.State
+	state             report.PodState
 	cause, next       string
 	evidence, without []string
 	container         string // in which the command is executed; empty for none
@@ -67,7 +65,7 @@ func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = all
 	case strings.HasSuffix(r.URL.Path, "/namespaces/capture-cni/leases/node-1"):
-		lease := newLease("node-1", 0, good(&nodestate.Pods{}))
+		lease := newLease("node-1", 0, good(&report.Pods{}))
 		lease.TypeMeta = metav1.TypeMeta{APIVersion: coordination.SchemeGroupVersion.String(), Kind: "Lease"}
 		answer = lease
 	default:
@@ -119,8 +117,8 @@ func meshed(change func(*corev1.Pod)) *corev1.Pod {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
-	answer := func(state terms.State, because string, add *record.Record) *explain.Pod {
-		return &explain.Pod{Form: explain.Form, Namespace: "shop", Name: "web", UID: "uid-1", Examined: state != "", State: state, Because: because, Add: add}
+	answer := func(state report.PodState, because string, add *record.Record) *report.Explanation {
+		return &report.Explanation{Form: report.ExplanationForm, Namespace: "shop", Name: "web", UID: "uid-1", Examined: state != "", State: state, Because: because, Add: add}
 	}
 	byBackend := func(backend string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Captured, Backend: backend}
@@ -128,18 +126,18 @@ func TestExplain(t *testing.T) {
 	failed := func(reason record.Reason, message string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Failed, Reason: reason, Message: message}
 	}
-	ofEarlier := func(add *record.Record) *explain.Pod {
+	ofEarlier := func(add *record.Record) *report.Explanation {
 		p := answer("", "", add)
 		p.UID = "uid-0"
 		return p
 	}
 	for name, c := range map[string]*explainCase{
 		"captured": {
-			pod: meshed(nil), agent: both, answer: withKernel(answer(terms.Captured, "", byBackend("nftables"))),
+			pod: meshed(nil), agent: both, answer: withKernel(answer(report.Captured, "", byBackend("nftables"))),
 			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.3.0", "kernel       backend nftables"}, container: GuardContainer,
 		},
 		"uncaptured": {
-			pod: meshed(nil), agent: both, answer: answer(terms.Uncaptured, "no rules of the plugin are in its network namespace", nil),
+			pod: meshed(nil), agent: both, answer: answer(report.Uncaptured, "no rules of the plugin are in its network namespace", nil),
 			state: "uncaptured", cause: "no rules of the plugin", next: "guard.policy=inPlace", container: GuardContainer,
 		},
 		"an ADD that fails": {
@@ -195,11 +193,11 @@ func TestExplain(t *testing.T) {
 			pod: meshed(func(p *corev1.Pod) {
 				p.Spec.InitContainers = []corev1.Container{{Name: "istio-init", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}}}
 			}),
-			agent: both, answer: answer(terms.Exempt, "container istio-init sets up the capture itself", nil),
+			agent: both, answer: answer(report.Exempt, "container istio-init sets up the capture itself", nil),
 			state: "exempt", cause: "istio-init sets up the capture itself", next: "pilot.cni.enabled=true", container: GuardContainer,
 		},
 		"in an excluded namespace": {
-			pod: meshed(nil), agent: both, answer: answer(terms.Exempt, "namespace shop is in excludeNamespaces", nil),
+			pod: meshed(nil), agent: both, answer: answer(report.Exempt, "namespace shop is in excludeNamespaces", nil),
 			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
 		},
 		"on a node without an agent": {
@@ -286,7 +284,7 @@ func (c *explainCase) run(t *testing.T) {
 			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence)
 		}
 	}
-	if good := e.Good(); good == slices.Contains([]terms.State{terms.Gone, terms.Unknown, terms.Uncaptured, terms.Drifted, terms.NotStarted, terms.NotScheduled}, c.state) {
+	if good := e.Good(); good == slices.Contains([]report.PodState{report.Gone, report.Unknown, report.Uncaptured, report.Drifted, report.NotStarted, report.NotScheduled}, c.state) {
 		t.Errorf("%s is good: %v", c.state, good)
 	}
 }
@@ -294,8 +292,8 @@ func (c *explainCase) run(t *testing.T) {
 // addedAt is when ADDs began.
 var addedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func withKernel(p *explain.Pod) *explain.Pod {
-	p.Kernel = &explain.Kernel{Backend: "nftables"}
+func withKernel(p *report.Explanation) *report.Explanation {
+	p.Kernel = &report.Kernel{Backend: "nftables"}
 	return p
 }
 
@@ -339,9 +337,9 @@ func TestExemptIsAdvised(t *testing.T) {
 		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
 		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
 	}
-	for _, cause := range terms.MeshedExemptions() {
+	for _, cause := range report.MeshedExemptions() {
 		want, known := advice[string(cause)]
-		if got := advisePod(Pod{State: terms.Exempt, Cause: cause}); !known || !strings.Contains(got, want) {
+		if got := advisePod(Pod{State: report.Exempt, Cause: cause}); !known || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", cause, got, want)
 		}
 	}

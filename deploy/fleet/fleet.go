@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -19,7 +18,7 @@ type Fleet struct {
 	Nodes      []Node      `json:"nodes"`      // by name
 	Pods       []Pod       `json:"pods"`       // of the mesh that are not captured as desired, the worst first
 
-	States map[terms.State]int            `json:"states"` // pods of the mesh by state, as the guards report them
+	States map[report.PodState]int        `json:"states"` // pods of the mesh by state, as the guards report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // exempt ones by cause
 	Notes  []string                       `json:"notes,omitempty"`
 
@@ -28,20 +27,20 @@ type Fleet struct {
 
 // Node is the state of one node.
 type Node struct {
-	Name     string          `json:"name"`
-	State    NodeState       `json:"state"`
-	Reasons  []string        `json:"reasons,omitempty"`
-	Kind     string          `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
-	Version  string          `json:"version,omitempty"`
-	Mode     terms.Mode      `json:"mode,omitempty"`
-	Backend  string          `json:"backend,omitempty"`
-	Agent    string          `json:"agent,omitempty"`    // its pod
-	Reported time.Time       `json:"reported,omitzero"`  // when it last reported
-	Meshed   int             `json:"meshed"`             // pods of the mesh, as the API server knows them
-	Notes    []string        `json:"notes,omitempty"`    // of the agent
-	Next     string          `json:"nextStep,omitempty"` // what to do
-	agent    *Agent          // nil for none
-	pods     *nodestate.Pods // as its guard reports them; nil if it reports none
+	Name     string       `json:"name"`
+	State    NodeState    `json:"state"`
+	Reasons  []string     `json:"reasons,omitempty"`
+	Kind     string       `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
+	Version  string       `json:"version,omitempty"`
+	Mode     report.Mode  `json:"mode,omitempty"`
+	Backend  string       `json:"backend,omitempty"`
+	Agent    string       `json:"agent,omitempty"`    // its pod
+	Reported time.Time    `json:"reported,omitzero"`  // when it last reported
+	Meshed   int          `json:"meshed"`             // pods of the mesh, as the API server knows them
+	Notes    []string     `json:"notes,omitempty"`    // of the agent
+	Next     string       `json:"nextStep,omitempty"` // what to do
+	agent    *Agent       // nil for none
+	pods     *report.Pods // as its guard reports them; nil if it reports none
 }
 
 // NodeState is the state of a node.
@@ -67,7 +66,7 @@ type Pod struct {
 	Name      string                 `json:"name"`
 	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys it is read; empty where pods may not be listed
 	Node      string                 `json:"node"`
-	State     terms.State            `json:"state"`
+	State     report.PodState        `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
 	Failure   string                 `json:"failure,omitempty"`   // of its last ADD, if it is not started and an Event has it
 	IstioInit bool                   `json:"istioInit,omitempty"` // it has an init container istio-init
@@ -88,7 +87,7 @@ func (f *Fleet) Good() bool {
 		}
 	}
 	for state, count := range f.States {
-		if count > 0 && state.IsMissing() && state != terms.InjectedLater {
+		if count > 0 && state.IsMissing() && state != report.InjectedLater {
 			return false
 		}
 	}

@@ -14,26 +14,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-func good(pods *nodestate.Pods) nodestate.State {
-	return nodestate.State{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
+func good(pods *report.Pods) report.NodeState {
+	return report.NodeState{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
 }
 
 // TestNodeStates has a node of each kind.
 func TestNodeStates(t *testing.T) {
 	t.Parallel()
 	faulty := good(nil)
-	faulty.Findings = []nodestate.Finding{{Part: "entry", Reason: "no conflist"}, {Part: "runtime", Reason: "wait", Waiting: true}}
+	faulty.Findings = []report.Finding{{Part: "entry", Reason: "no conflist"}, {Part: "runtime", Reason: "wait", Waiting: true}}
 	waiting := good(nil)
 	waiting.Findings = faulty.Findings[1:]
 	removed := good(nil)
 	removed.Desired = "absent"
 	newer := newLease("newer", 0, good(nil))
-	newer.Annotations[nodestate.Annotation] = `{"format":2}`
+	newer.Annotations[report.NodeAnnotation] = `{"format":2}`
 	replaced := newLease("replaced", 0, good(nil))
 	earlier := "an-earlier-agent"
 	replaced.Spec.HolderIdentity = &earlier
@@ -46,7 +45,7 @@ func TestNodeStates(t *testing.T) {
 	s := &apiServer{}
 	s.leases = append(s.leases, past, refused, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
 		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
-		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&nodestate.Pods{})))
+		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&report.Pods{})))
 	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead", "endless", "past"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 	}
@@ -159,9 +158,9 @@ func TestPods(t *testing.T) {
 		newPod("n2", "of-the-node", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
 		newPod("n2", "not-injected", func(p *corev1.Pod) { p.Annotations = nil }), newPod("", "unscheduled", nil),
 	}}
-	s.leases = append(s.leases, newLease("n2", 0, good(nil)), newLease("n1", 0, good(&nodestate.Pods{
-		States: map[terms.State]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1},
-		Named: []nodestate.Pod{
+	s.leases = append(s.leases, newLease("n2", 0, good(nil)), newLease("n1", 0, good(&report.Pods{
+		States: map[report.PodState]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1},
+		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},
 			{Namespace: "shop", Name: "ended", State: "uncaptured"},
@@ -177,7 +176,7 @@ func TestPods(t *testing.T) {
 	var got []string
 	for _, pod := range f.Pods {
 		got = append(got, fmt.Sprintf("%s %s %s %s %v", pod.Node, pod.Name, pod.State, pod.Cause, pod.IstioInit))
-		if pod.State != terms.Captured && pod.Next == "" {
+		if pod.State != report.Captured && pod.Next == "" {
 			t.Errorf("%s has no next step", pod.Name)
 		}
 	}
@@ -193,7 +192,7 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	states := map[terms.State]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
+	states := map[report.PodState]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
 	if diff := cmp.Diff(states, f.States); diff != "" {
 		t.Error(diff)
 	}
@@ -213,9 +212,9 @@ func TestForgedState(t *testing.T) {
 	for _, node := range []string{"honest", "liar"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
 	}
-	liar := newLease("liar", 0, good(&nodestate.Pods{}))
-	liar.Annotations[nodestate.Annotation] = `{"format":1,"version":"v0.3.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
-	s.leases = append(s.leases, liar, newLease("honest", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}})))
+	liar := newLease("liar", 0, good(&report.Pods{}))
+	liar.Annotations[report.NodeAnnotation] = `{"format":1,"version":"v0.3.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
+	s.leases = append(s.leases, liar, newLease("honest", 0, good(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || f.States["uncaptured"] != 1 || f.Good() {
 		t.Fatalf("%+v, %v", f, err)
@@ -230,7 +229,7 @@ func TestForgedState(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
-	s.leases = append(s.leases, newLease("n1", 0, good(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
+	s.leases = append(s.leases, newLease("n1", 0, good(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
@@ -253,12 +252,12 @@ func TestLargeFleet(t *testing.T) {
 	s := &apiServer{}
 	for n := range 500 {
 		node := fmt.Sprintf("node-%03d", n)
-		pods := nodestate.Pods{States: map[terms.State]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
+		pods := report.Pods{States: map[report.PodState]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
 		for p := range 20 {
 			s.pods = append(s.pods, newPod(node, fmt.Sprintf("web-%d-%d", n, p), large))
 		}
-		pods.Named = []nodestate.Pod{{Namespace: "shop", Name: fmt.Sprintf("web-%d-0", n), State: "uncaptured"}}
+		pods.Named = []report.NamedPod{{Namespace: "shop", Name: fmt.Sprintf("web-%d-0", n), State: "uncaptured"}}
 		s.leases = append(s.leases, newLease(node, time.Minute, good(&pods)))
 	}
 	client := s.start(t)
@@ -303,12 +302,12 @@ func TestNotExamined(t *testing.T) {
 		}),
 		running("exempt", "beef0005-a", time.Hour, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
 	}}
-	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&nodestate.Pods{States: map[terms.State]int{"captured": 1}, Known: []string{"beef0001"}})))
+	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&report.Pods{States: map[report.PodState]int{"captured": 1}, Known: []string{"beef0001"}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Good() || f.States[terms.NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].State.IsMissing() || f.Pods[1].Next == "" {
+	if f.Good() || f.States[report.NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].State.IsMissing() || f.Pods[1].Next == "" {
 		t.Errorf("good: %v, %v, %+v", f.Good(), f.States, f.Pods)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // node returns a node by its agent and its Lease.
@@ -23,11 +22,11 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	if agent != nil {
 		node.Agent = agent.name
 	}
-	var published nodestate.State
+	var published report.NodeState
 	var err error
 	var lasts time.Duration
 	if lease != nil {
-		published, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		published, err = report.DecodeNode(lease.Annotations[report.NodeAnnotation])
 		node.Version, node.Mode, node.Backend, node.Notes, node.pods =
 			published.Version, published.Mode, published.Backend, published.Notes, published.Pods
 		if lease.Spec.RenewTime != nil {
@@ -42,7 +41,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	switch {
 	case whyDown(o.nodes[name]) != "":
 		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
-		node.Next = terms.Command("kubectl", "describe", "node", name)
+		node.Next = report.Command("kubectl", "describe", "node", name)
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
 	case leaving != "":
@@ -62,7 +61,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		if agent != nil && agent.fault != nil {
 			node.Reasons = append(node.Reasons, agent.fault.reason)
 		}
-	case errors.Is(err, nodestate.ErrFormat):
+	case errors.Is(err, report.ErrNodeFormat):
 		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
 	case err != nil:
 		set(Faulty, err.Error())
@@ -79,7 +78,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Waiting, "the guard has not reported the states of pods")
 	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
 		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
-		node.Next = terms.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
+		node.Next = report.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
 	case o.release.replaces(agent) != "":
 		set(Waiting, "the agent is of an older specification, and is replaced")
 	case published.Desired == absent:
@@ -103,7 +102,7 @@ const (
 	maxAhead         = time.Hour
 )
 
-func findings(published nodestate.State) (state NodeState, reasons []string) {
+func findings(published report.NodeState) (state NodeState, reasons []string) {
 	state = Waiting
 	for _, finding := range published.Findings {
 		if !finding.Waiting {
@@ -146,7 +145,7 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	if known := o.nodes[node.Name]; known != nil {
 		selected = o.release.selects(known)
 	}
-	describe := terms.Command("kubectl", "-n", o.release.namespace, "describe", "daemonset", cmp.Or(selected, "capture-cni-node"))
+	describe := report.Command("kubectl", "-n", o.release.namespace, "describe", "daemonset", cmp.Or(selected, "capture-cni-node"))
 	node.State = NoAgent
 	switch {
 	case o.ending[node.Name]:

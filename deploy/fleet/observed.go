@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -25,7 +24,7 @@ const reportGrace = 3 * time.Minute
 
 // fleet returns the fleet as it follows from what was observed.
 func (o *observed) fleet() *Fleet {
-	f := &Fleet{Namespace: o.release.namespace, States: map[terms.State]int{}, Exempt: map[capture.ExemptionCause]int{}}
+	f := &Fleet{Namespace: o.release.namespace, States: map[report.PodState]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	for _, set := range o.release.daemonSets {
 		f.DaemonSets = append(f.DaemonSets, newDaemonSet(set))
 	}
@@ -33,11 +32,11 @@ func (o *observed) fleet() *Fleet {
 	on := o.release.meshes()
 	agents, meshed := o.sortPods()
 	names := o.names(agents, meshed)
-	nodes, named := map[string]*Node{}, map[[3]string]nodestate.Pod{}
+	nodes, named := map[string]*Node{}, map[[3]string]report.NamedPod{}
 	for _, name := range names {
 		node := o.node(name, agents[name], o.leases[name])
 		nodes[name] = &node
-		pods := cmp.Or(node.pods, &nodestate.Pods{})
+		pods := cmp.Or(node.pods, &report.Pods{})
 		for state, count := range pods.States {
 			f.States[state] += count
 		}
@@ -63,7 +62,7 @@ func (o *observed) fleet() *Fleet {
 		f.Nodes = append(f.Nodes, *nodes[name])
 	}
 	slices.SortFunc(f.Pods, func(a, b Pod) int {
-		return cmp.Or(terms.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(report.CompareStates(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for _, fault := range []error{o.podsFault, o.nodesFault} {
 		if fault != nil {
@@ -118,7 +117,7 @@ func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
 // addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
 // then what follows from the pod alone.
-func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named nodestate.Pod, node *Node, now time.Time) {
+func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.NamedPod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
 	found := Pod{
 		Namespace: pod.Namespace,
@@ -132,23 +131,23 @@ func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named nodestate.Po
 	switch {
 	case found.State != "":
 	case exemption.Cause != "":
-		found.State, found.Cause = terms.Exempt, exemption.Cause
+		found.State, found.Cause = report.Exempt, exemption.Cause
 		if node.pods == nil {
-			f.States[terms.Exempt]++
+			f.States[report.Exempt]++
 			f.Exempt[found.Cause]++
 		}
 	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace:
-		found.State = terms.NotStarted
-		f.States[terms.NotStarted]++
+		found.State = report.NotStarted
+		f.States[report.NotStarted]++
 	case node.lacks(pod):
-		found.State = terms.NotExamined
-		f.States[terms.NotExamined]++
+		found.State = report.NotExamined
+		f.States[report.NotExamined]++
 	case !pod.istioInit:
 		return
 	case node.pods != nil:
-		found.State = terms.Captured
+		found.State = report.Captured
 	default:
-		found.State = terms.NotReported
+		found.State = report.NotReported
 	}
 	f.addPod(found)
 }
@@ -192,7 +191,7 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		notes = append(notes, "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes")
 	}
 	if gone := slices.DeleteFunc(slices.Sorted(maps.Keys(o.leases)), func(name string) bool { return !o.isGone(name) }); len(gone) > 0 {
-		remove := terms.Command(append([]string{"kubectl", "-n", o.release.namespace, "delete", "lease"}, gone...)...)
+		remove := report.Command(append([]string{"kubectl", "-n", o.release.namespace, "delete", "lease"}, gone...)...)
 		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: %s", len(gone), remove))
 	}
 	for _, note := range slices.Sorted(maps.Keys(said)) {

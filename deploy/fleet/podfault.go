@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // fault is why a pod is not ready, as scheduler and kubelet say it.
@@ -45,9 +45,9 @@ func (f *fault) blocks(age time.Duration) bool {
 // step returns the next step for an agent that does not start.
 func (f *fault) step(a *Agent) string {
 	if f.container != "" {
-		return cmp.Or(terms.SkewAdvice(f.reason), terms.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container))
+		return cmp.Or(report.SkewAdvice(f.reason), report.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container))
 	}
-	return terms.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
+	return report.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
 }
 
 // faultOf returns why a pod is not ready, nil for one that is.

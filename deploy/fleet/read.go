@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // DefaultNamespace is where the agents are installed as the documents say.
@@ -36,7 +35,7 @@ type source struct {
 
 // sources returns all that the state of a fleet follows from.
 func sources(namespace string) []source {
-	ofStates := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(nodestate.Labels()).String()}
+	ofStates := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(report.LeaseLabels()).String()}
 	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
 	podsFault := func(o *observed) *error { return &o.podsFault }
 	nodesFault := func(o *observed) *error { return &o.nodesFault }
@@ -99,7 +98,7 @@ func (o *observed) miss(s source, err error) error {
 // ReadFailures sets the failures of pods that do not start, by the agents' Events. It reads
 // nothing if all pods have started. Without the permission, a note says so.
 func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
-	isWaiting := func(p Pod) bool { return p.State == terms.NotStarted }
+	isWaiting := func(p Pod) bool { return p.State == report.NotStarted }
 	if !slices.ContainsFunc(f.Pods, isWaiting) {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Reporter packs an archive for a support case: the fleet's state, and what the agents of
@@ -52,7 +52,7 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	if len(nodes) == 0 {
 		return fmt.Errorf("there is nothing to report: %s", strings.Join(append(f.Unknown, f.Notes...), "; "))
 	}
-	reports := make([][]bundle.Part, len(nodes))
+	reports := make([][]report.BundlePart, len(nodes))
 	group := errgroup.Group{}
 	group.SetLimit(reportsAtOnce)
 	var progress sync.Mutex
@@ -74,8 +74,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	about := fmt.Sprintf("kubectl capture-cni, version %s\ntime %s\nnodes %d of %d\n",
 		r.Version, now.UTC().Format(time.RFC3339), len(nodes), len(f.Nodes))
 	state, err := json.MarshalIndent(f, "", " ")
-	parts := []bundle.Part{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
-	return bundle.Write(ctx, out, now, append(parts, slices.Concat(reports...)...))
+	parts := []report.BundlePart{partOf("about.txt", []byte(about), nil), partOf("fleet.json", append(state, '\n'), err)}
+	return report.WriteBundle(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
 // choose returns the nodes to report.
@@ -107,10 +107,10 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 }
 
 // ofNode returns what the containers of a node's agent report. Error: the API server's refusal.
-func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, err error) {
+func (r Reporter) ofNode(ctx context.Context, node Node) (parts []report.BundlePart, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {
-		return []bundle.Part{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}, nil
+		return []report.BundlePart{partOf(directory+"agent", nil, errors.New("no agent runs on the node"))}, nil
 	}
 	containers := []string{InstallerContainer}
 	if node.agent.guarded {
@@ -133,8 +133,8 @@ func (r Reporter) ofNode(ctx context.Context, node Node) (parts []bundle.Part, e
 	return parts, nil
 }
 
-func partOf(name string, content []byte, err error) bundle.Part {
-	return bundle.Part{Name: name, Write: func(_ context.Context, out io.Writer) error {
+func partOf(name string, content []byte, err error) report.BundlePart {
+	return report.BundlePart{Name: name, Write: func(_ context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}

@@ -20,9 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/bundle"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // agents stand in for the agents' containers. They report one file each.
@@ -49,7 +47,7 @@ func (a *agents) exec(ctx context.Context, agent Agent, container string, comman
 		_, err := io.WriteString(out, "no archive")
 		return err
 	}
-	return bundle.Write(ctx, out, time.Now(), []bundle.Part{{Name: "node/verify.json", Write: func(_ context.Context, out io.Writer) error {
+	return report.WriteBundle(ctx, out, time.Now(), []report.BundlePart{{Name: "node/verify.json", Write: func(_ context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "of %s", container)
 		return err
 	}}})
@@ -80,9 +78,9 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	s, a := &apiServer{}, &agents{}
 	for _, node := range []string{"broken", "good-1", "good-2", "garbled", "endless"} {
-		state := good(&nodestate.Pods{})
+		state := good(&report.Pods{})
 		if !strings.HasPrefix(node, "good") {
-			state.Findings = []nodestate.Finding{{Part: "entry", Reason: "no conflist"}}
+			state.Findings = []report.Finding{{Part: "entry", Reason: "no conflist"}}
 		}
 		s.leases = append(s.leases, newLease(node, 0, state))
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
@@ -113,15 +111,15 @@ func TestReport(t *testing.T) {
 // not for those that are exempt.
 func TestReportOfAffectedNodes(t *testing.T) {
 	t.Parallel()
-	pod := func(name string, state terms.State) nodestate.Pod {
-		return nodestate.Pod{Namespace: "shop", Name: name, State: state}
+	pod := func(name string, state report.PodState) report.NamedPod {
+		return report.NamedPod{Namespace: "shop", Name: name, State: state}
 	}
 	s, a := &apiServer{}, &agents{}
-	for node, named := range map[string][]nodestate.Pod{
-		"first": {pod("a", terms.Uncaptured), pod("z", terms.Outdated)}, "middle": {pod("b", terms.Drifted), pod("c", terms.Exempt)},
-		"exempt": {pod("d", terms.Exempt)}, "well-1": nil, "well-2": nil,
+	for node, named := range map[string][]report.NamedPod{
+		"first": {pod("a", report.Uncaptured), pod("z", report.Outdated)}, "middle": {pod("b", report.Drifted), pod("c", report.Exempt)},
+		"exempt": {pod("d", report.Exempt)}, "well-1": nil, "well-2": nil,
 	} {
-		s.leases = append(s.leases, newLease(node, 0, good(&nodestate.Pods{Named: named})))
+		s.leases = append(s.leases, newLease(node, 0, good(&report.Pods{Named: named})))
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 		for _, pod := range named {
 			s.pods = append(s.pods, newPod(node, pod.Name, nil))
@@ -205,18 +203,18 @@ func TestUnpackRefusesOtherFiles(t *testing.T) {
 func TestUnpackIsBounded(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer
-	var parts []bundle.Part
+	var parts []report.BundlePart
 	for i := range 20 {
 		parts = append(parts, partOf(fmt.Sprintf("pods/%d.txt", i), bytes.Repeat([]byte("x"), maxFile), nil))
 	}
-	if err := bundle.Write(t.Context(), &archive, time.Now(), parts); err != nil {
+	if err := report.WriteBundle(t.Context(), &archive, time.Now(), parts); err != nil {
 		t.Fatal(err)
 	}
 	if files, err := unpack(&archive); err == nil || len(files) != maxArchive/maxFile {
 		t.Errorf("%d files, %v", len(files), err)
 	}
 	archive.Reset()
-	if err := bundle.Write(t.Context(), &archive, time.Now(), []bundle.Part{partOf("large", make([]byte, maxFile+1), nil)}); err != nil {
+	if err := report.WriteBundle(t.Context(), &archive, time.Now(), []report.BundlePart{partOf("large", make([]byte, maxFile+1), nil)}); err != nil {
 		t.Fatal(err)
 	}
 	if files, err := unpack(&archive); err != nil || len(files) == 0 || len(files[0].content) > maxFile {

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // newNode returns a Node, ready or not.
@@ -212,7 +212,7 @@ func TestDaemonSets(t *testing.T) {
 func TestWarned(t *testing.T) {
 	t.Parallel()
 	warned := good(nil)
-	warned.Warning = nodestate.Warning{Reason: "10-x.conflist has both", Next: "remove istio-cni"}
+	warned.Warning = report.Warning{Reason: "10-x.conflist has both", Next: "remove istio-cni"}
 	s := &apiServer{pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer)}}
 	s.leases = append(s.leases, newLease("n1", 0, warned))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
@@ -268,7 +268,7 @@ func TestUnguarded(t *testing.T) {
 		}
 	}
 	for node, omitted := range map[string]int{"g1": 5, "g2": 6} {
-		s.leases = append(s.leases, newLease(node, 0, good(&nodestate.Pods{Omitted: omitted})))
+		s.leases = append(s.leases, newLease(node, 0, good(&report.Pods{Omitted: omitted})))
 	}
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {

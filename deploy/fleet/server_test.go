@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // apiServer serves lists of pods, DaemonSets, Leases and Nodes, page by page, as protobuf.
@@ -106,11 +106,11 @@ func encode(w http.ResponseWriter, code int, object runtime.Object) {
 }
 
 // newLease returns the Lease of a node whose agent reported some time ago.
-func newLease(node string, ago time.Duration, state nodestate.State) coordination.Lease {
+func newLease(node string, ago time.Duration, state report.NodeState) coordination.Lease {
 	holder, seconds, renewed := "agent-of-"+node, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
 	return coordination.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "capture-cni", Name: node, Labels: nodestate.Labels(), Annotations: map[string]string{nodestate.Annotation: state.Encode()},
+			Namespace: "capture-cni", Name: node, Labels: report.LeaseLabels(), Annotations: map[string]string{report.NodeAnnotation: state.Encode()},
 		},
 		Spec: coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	}

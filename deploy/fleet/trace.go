@@ -10,21 +10,21 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Trace returns which rule decides about a packet of a pod, as the guard of the pod's
 // node says it. flags describe the packet, as those of "capture-cni-node explain" do.
-func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (explain.Trace, error) {
+func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (report.Trace, error) {
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
 	if err != nil {
-		return explain.Trace{}, err
+		return report.Trace{}, err
 	}
 	agent, err := x.guardOf(ctx, pod)
 	if err != nil {
-		return explain.Trace{}, fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
+		return report.Trace{}, fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
 	}
-	var traced explain.Trace
+	var traced report.Trace
 	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
 		lease, _ := read(ctx, x.Client, "Lease", x.Namespace, pod.Spec.NodeName, &coordination.Lease{}) // the version alone is at stake
 		node := newObserved(x.Namespace).node(pod.Spec.NodeName, agent, lease)

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // finding is what makes two nodes, or two pods, alike: an operator treats them in the same way.
@@ -26,7 +26,7 @@ func findingOfPod(p fleet.Pod) finding {
 // causeOf returns the cause that a pod's row shows. Except of exempt pods and those that do not
 // start, the state is the cause.
 func causeOf(p fleet.Pod) string {
-	if p.State == terms.NotStarted {
+	if p.State == report.NotStarted {
 		return cmp.Or(strings.ReplaceAll(p.Failure, "\n", "; "), "unknown")
 	}
 	return string(p.Cause)

@@ -14,8 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestStatusGroupsOnlyWhatIsAlike has nine pods of three meshes on three nodes, of which two
@@ -41,8 +40,8 @@ func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 		c.events = append(c.events, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: name}, Reason: "CaptureFailed", Message: message})
 	}
 	for i := range 6 {
-		fault := state(&nodestate.Pods{})
-		fault.Warning = nodestate.Warning{Reason: fmt.Sprintf("pod shop/p%d, UID 6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f%02d: 10.0.0.%d:6443 does not answer", i, i, i), Next: "look"}
+		fault := state(&report.Pods{})
+		fault.Warning = report.Warning{Reason: fmt.Sprintf("pod shop/p%d, UID 6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f%02d: 10.0.0.%d:6443 does not answer", i, i, i), Next: "look"}
 		if i == 5 {
 			fault.Warning.Reason = "pod shop/p5: the kernel has no nf_tables"
 		}
@@ -114,7 +113,7 @@ func TestGroups(t *testing.T) {
 		var pods []fleet.Pod
 		for i := range random.IntN(40) {
 			pods = append(pods, fleet.Pod{
-				Name: fmt.Sprint(i), Mesh: "istio", State: []terms.State{terms.Uncaptured, terms.NotStarted}[random.IntN(2)],
+				Name: fmt.Sprint(i), Mesh: "istio", State: []report.PodState{report.Uncaptured, report.NotStarted}[random.IntN(2)],
 				Failure: []string{"", "no answer in 1s", "no answer in 2s", "refused"}[random.IntN(4)],
 			})
 		}

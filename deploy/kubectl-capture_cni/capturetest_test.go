@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/deploy/capturetest"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestTestFails with status 2 for flags that are wrong, without agents, and where the API
@@ -25,7 +25,7 @@ func TestTestFails(t *testing.T) {
 			t.Errorf("%s: status %d: %s", flags, status, errors)
 		}
 	}
-	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.pods[0].Spec.Containers[0].Image = "agent:1"
 	out, errors, status := c.run(t, "test", "--mode", "redirect") // the stand-in creates nothing
 	if status != 2 || !strings.Contains(errors, "nothing could be tested") {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // cluster is an API server with DaemonSets, Nodes, pods, Leases and Events.
@@ -203,7 +203,7 @@ func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, stat
 var daemonSet = appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "capture-cni-node", UID: "daemon-set"}}
 
 // addNode adds a node with its agent and its Lease.
-func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State) {
+func (c *cluster) addNode(name string, ago time.Duration, state report.NodeState) {
 	c.nodes = append(c.nodes, corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
@@ -213,7 +213,7 @@ func (c *cluster) addNode(name string, ago time.Duration, state nodestate.State)
 	})
 	holder, seconds, renewed := "agent-"+name, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
 	c.leases = append(c.leases, coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: name, Labels: nodestate.Labels(), Annotations: map[string]string{nodestate.Annotation: state.Encode()}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: name, Labels: report.LeaseLabels(), Annotations: map[string]string{report.NodeAnnotation: state.Encode()}},
 		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	})
 	c.pods = append(c.pods, corev1.Pod{
@@ -236,6 +236,6 @@ func (c *cluster) addPod(node, name string, change func(*corev1.Pod)) {
 	c.pods = append(c.pods, pod)
 }
 
-func state(pods *nodestate.Pods) nodestate.State {
-	return nodestate.State{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
+func state(pods *report.Pods) report.NodeState {
+	return report.NodeState{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
 }

@@ -9,8 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestHelp shows a command's own flags, and where those of all commands are.
@@ -34,8 +33,8 @@ func TestHelp(t *testing.T) {
 func TestEditedPodIsShown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{
-		States: map[terms.State]int{terms.InjectedLater: 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: terms.InjectedLater}},
+	c.addNode("node-1", time.Minute, state(&report.Pods{
+		States: map[report.PodState]int{report.InjectedLater: 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.InjectedLater}},
 	}))
 	c.addPod("node-1", "web", nil)
 	out, _, status := c.run(t, "status")
@@ -46,7 +45,7 @@ func TestEditedPodIsShown(t *testing.T) {
 	if out, _, _ = c.run(t, "list", "--uncaptured"); !strings.Contains(out, "injected_later") {
 		t.Errorf("list --uncaptured:\n%s", out)
 	}
-	if colour := colourOf(string(terms.InjectedLater)); colour != colourOf(string(terms.Changed)) {
+	if colour := colourOf(string(report.InjectedLater)); colour != colourOf(string(report.Changed)) {
 		t.Errorf("colour %q", colour)
 	}
 }
@@ -95,11 +94,11 @@ func TestExitStatus(t *testing.T) {
 	} {
 		c := newCluster(t)
 		c.version = "v1.36.0"
-		c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+		c.addNode("node-1", time.Minute, state(&report.Pods{}))
 		c.owned("web-5d4f-x", "ReplicaSet", "web-5d4f", time.Minute, false)
 		c.addPod("node-1", "web", nil)
 		c.addPod("node-9", "bare", nil)
-		c.addNode("node-2", time.Minute, state(&nodestate.Pods{}))
+		c.addNode("node-2", time.Minute, state(&report.Pods{}))
 		c.nodes[1].Status.Conditions[0].Status = corev1.ConditionFalse
 		c.addPod("node-2", "down", nil)
 		c.denied = tt.denied

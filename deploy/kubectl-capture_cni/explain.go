@@ -14,7 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func explainCommand(o *options) *cobra.Command {
@@ -74,7 +74,7 @@ func withoutCause(cause string) *strings.Replacer {
 		return strings.NewReplacer()
 	}
 	const already = "(the cause above)"
-	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+explain.Indent), already)
+	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+report.Indent), already)
 }
 
 // writeEvidence writes what an explanation follows from, by source, without the cause.

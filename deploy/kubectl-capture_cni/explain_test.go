@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -21,7 +19,7 @@ import (
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+	c.addNode("node-1", time.Minute, state(&report.Pods{}))
 	c.addPod("node-1", "web", nil)
 	c.addPod("node-1", "plain", func(pod *corev1.Pod) { pod.Annotations = nil })
 	c.events = []corev1.Event{{
@@ -40,7 +38,7 @@ func TestExplain(t *testing.T) {
 	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "label its namespace")
 	out, _, status = c.run(t, "explain", "shop/none", "-o", "json")
 	var e fleet.Explanation
-	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != terms.Gone {
+	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != report.Gone {
 		t.Errorf("status %d: %+v, %v", status, e, err)
 	}
 	for _, argument := range []string{"shop/", "/web", "shop/web/x"} {
@@ -58,12 +56,12 @@ func TestExplain(t *testing.T) {
 func TestExplainSaysTheCauseOnce(t *testing.T) {
 	t.Parallel()
 	const cause = "annotation a: \"x\": expected a port\nannotation b: \"y\": expected a port"
-	e := fleet.Explanation{Pod: "shop/web", State: terms.NotStarted, Cause: "its ADD fails: " + cause}
+	e := fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Cause: "its ADD fails: " + cause}
 	for _, sandbox := range []string{"4ed19b1d2f0c3a7e4ed19b1d", "9b1d2f0c3a7e4ed19b1d4ed1", "2f0c3a7e4ed19b1d9b1d4ed1"} {
 		e.Evidence.Events = append(e.Evidence.Events, fleet.EventEvidence{Reason: "FailedCreatePodSandBox", Count: 2, Message: "sandbox " + sandbox + ": plugin failed (add): " + cause})
 	}
 	e.Evidence.Events = append(e.Evidence.Events, fleet.EventEvidence{Reason: "CaptureFailed", Count: 1, Message: cause})
-	e.Evidence.Agent = &fleet.AgentEvidence{Answer: explain.Pod{Add: &record.Record{Message: cause, Verdict: record.Failed}}}
+	e.Evidence.Agent = &fleet.AgentEvidence{Answer: report.Explanation{Add: &record.Record{Message: cause, Verdict: record.Failed}}}
 	var out strings.Builder
 	writeExplanation(&out, &e)
 	if got := strings.Count(out.String(), "expected a port"); got != 2 {
@@ -76,6 +74,6 @@ func TestExplainSaysTheCauseOnce(t *testing.T) {
 func TestAllFaults(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	writeExplanation(&out, &fleet.Explanation{Pod: "shop/web", State: terms.NotStarted, Cause: "its ADD fails: first\nsecond \x1b[2J"})
+	writeExplanation(&out, &fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Cause: "its ADD fails: first\nsecond \x1b[2J"})
 	expect(t, out.String(), "\nCause\n  its ADD fails: first\n  second ?[2J\n")
 }

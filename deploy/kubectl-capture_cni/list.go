@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // selection is which pods are listed; none chosen: all that are not captured as desired.
@@ -60,10 +60,10 @@ func (s selection) of(pods []fleet.Pod, namespace string) []fleet.Pod {
 
 func (s selection) has(p fleet.Pod) bool {
 	if s == (selection{}) {
-		return p.State != terms.Captured
+		return p.State != report.Captured
 	}
-	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == terms.Exempt ||
-		s.outdated && p.State == terms.Outdated || s.istioInit && p.IstioInit
+	return s.uncaptured && p.State.IsMissing() || s.exempt && p.State == report.Exempt ||
+		s.outdated && p.State == report.Outdated || s.istioInit && p.IstioInit
 }
 
 // podList is the result of the command.

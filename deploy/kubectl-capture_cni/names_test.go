@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // owned adds a pod of a controller that was created some time ago.
@@ -81,7 +81,7 @@ func TestServiceDestination(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.addPod("node-2", "web", nil)
 	for args, want := range map[string]string{
 		"explain -n shop |":     "agent-node-1\nweb\n:4\n", // the stand-in lists all namespaces
@@ -107,7 +107,7 @@ func TestCompletion(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.addNode("node-1", 0, state(&report.Pods{}))
 	out, _, status := c.run(t, "version")
 	if status != 0 {
 		t.Errorf("status %d", status)

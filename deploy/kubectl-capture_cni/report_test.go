@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestReport writes an archive for its owner alone, also where the agents do not answer,
@@ -16,7 +16,7 @@ import (
 func TestReport(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.addNode("node-1", 0, state(&report.Pods{}))
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
 	out, progress, status := c.run(t, "report", "--file", path)
 	if status != 0 || out != path+"\n" || !strings.Contains(progress, "1 of 1 nodes: node-1") {

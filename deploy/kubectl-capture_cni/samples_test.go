@@ -17,9 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -33,16 +31,16 @@ var sampleTime = time.Date(2026, 11, 25, 9, 30, 0, 0, time.UTC)
 func sampleCluster(t *testing.T) *cluster {
 	c := newCluster(t)
 	c.set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{
-		States: map[terms.State]int{terms.Captured: 1, terms.Uncaptured: 1, terms.Outdated: 1, terms.Exempt: 1},
+	c.addNode("node-1", time.Minute, state(&report.Pods{
+		States: map[report.PodState]int{report.Captured: 1, report.Uncaptured: 1, report.Outdated: 1, report.Exempt: 1},
 		Exempt: map[capture.ExemptionCause]int{capture.InjectFalse: 1},
-		Named: []nodestate.Pod{
-			{Namespace: "shop", Name: "cart", State: terms.Uncaptured},
-			{Namespace: "shop", Name: "mail", State: terms.Exempt, Cause: capture.InjectFalse},
-			{Namespace: "shop", Name: "stock", State: terms.Outdated},
+		Named: []report.NamedPod{
+			{Namespace: "shop", Name: "cart", State: report.Uncaptured},
+			{Namespace: "shop", Name: "mail", State: report.Exempt, Cause: capture.InjectFalse},
+			{Namespace: "shop", Name: "stock", State: report.Outdated},
 		},
 	}))
-	c.addNode("node-2", 20*time.Minute, state(&nodestate.Pods{}))
+	c.addNode("node-2", 20*time.Minute, state(&report.Pods{}))
 	created := func(pod *corev1.Pod) {
 		pod.UID, pod.CreationTimestamp = sampleUID, metav1.NewTime(sampleTime)
 	}
@@ -57,9 +55,9 @@ func sampleCluster(t *testing.T) *cluster {
 }
 
 // sampleExplanation returns what explain prints about a pod, with the agent's answer.
-func sampleExplanation(t *testing.T, c *cluster, pod string, answer explain.Pod) string {
+func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Explanation) string {
 	t.Helper()
-	answer.Form, answer.Namespace, answer.Name, answer.UID, answer.Sandbox = explain.Form, "shop", pod, sampleUID, "9b1d2f0c3a7e"
+	answer.Form, answer.Namespace, answer.Name, answer.UID, answer.Sandbox = report.ExplanationForm, "shop", pod, sampleUID, "9b1d2f0c3a7e"
 	answers := func(_ context.Context, _ fleet.Agent, _ string, _ []string, out io.Writer) error {
 		return json.NewEncoder(out).Encode(answer)
 	}
@@ -79,14 +77,14 @@ func TestSamples(t *testing.T) {
 	status, _, _ := c.run(t, "status")
 	list, _, _ := c.run(t, "list")
 	const stamp = "v5 ipv4,ipv6=refused 3132e9c395a23db906940ab1be976091"
-	captured := sampleExplanation(t, c, "web", explain.Pod{
-		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: terms.Captured, Kernel: &explain.Kernel{Backend: "nftables", Stamp: stamp},
-		Annotations: []explain.Annotation{{Key: "traffic.sidecar.istio.io/includeOutboundIPRanges", Created: &explain.Value{Text: "*"}, Now: &explain.Value{Text: "*"}}},
+	captured := sampleExplanation(t, c, "web", report.Explanation{
+		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: report.Captured, Kernel: &report.Kernel{Backend: "nftables", Stamp: stamp},
+		Annotations: []report.PodAnnotation{{Key: "traffic.sidecar.istio.io/includeOutboundIPRanges", Created: &report.Value{Text: "*"}, Now: &report.Value{Text: "*"}}},
 		Add: &record.Record{Time: sampleTime.Add(2 * time.Second), Verdict: record.Captured, Backend: "nftables", Stages: map[record.Stage]float64{
 			record.Deciding: 0.0004, record.LookingUp: 0.0009, record.Committing: 0.0052,
 		}},
 	})
-	failing := sampleExplanation(t, c, "pay", explain.Pod{Add: &record.Record{
+	failing := sampleExplanation(t, c, "pay", report.Explanation{Add: &record.Record{
 		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: record.Annotations, Code: 100,
 		Message: `annotation traffic.sidecar.istio.io/excludeOutboundPorts: "http": "http": expected a decimal port number from 0 to 65535`,
 	}})

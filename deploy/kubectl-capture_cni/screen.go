@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // screen is where a command writes all its output. Text of the cluster can't control a
@@ -96,16 +96,16 @@ func writeState(out io.Writer, word string) {
 func colourOf(word string) string {
 	const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 	switch word {
-	case string(fleet.Ready), string(fleet.Removed), string(terms.Captured), "ok", "passed":
+	case string(fleet.Ready), string(fleet.Removed), string(report.Captured), "ok", "passed":
 		return green
 	case string(fleet.Waiting), string(fleet.Unreported),
-		string(terms.Unknown), string(terms.Outdated), string(terms.Changed), string(terms.Foreign), string(terms.InjectedLater),
-		string(terms.Exempt), "note", "skipped":
+		string(report.Unknown), string(report.Outdated), string(report.Changed), string(report.Foreign), string(report.InjectedLater),
+		string(report.Exempt), "note", "skipped":
 		return yellow
 	case string(fleet.Faulty), string(fleet.Stale), string(fleet.NoAgent), "problem", "failed":
 		return red
 	}
-	if terms.State(word).IsMissing() {
+	if report.PodState(word).IsMissing() {
 		return red
 	}
 	return ""

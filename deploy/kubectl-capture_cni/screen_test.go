@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/capturetest"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // hostile is text that clears a terminal (by C0 and by C1), writes from right to left,
@@ -119,8 +119,8 @@ func TestHostileFields(t *testing.T) {
 func TestHostileCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	bad := state(&nodestate.Pods{})
-	bad.Version, bad.Findings = hostile, []nodestate.Finding{{Part: hostile, Reason: hostile}}
+	bad := state(&report.Pods{})
+	bad.Version, bad.Findings = hostile, []report.Finding{{Part: hostile, Reason: hostile}}
 	c.addNode("node-1", time.Minute, bad)
 	c.addPod("node-1", "web", func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/interceptionMode"] = hostile })
 	c.addPod("node-2", hostile, func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} })

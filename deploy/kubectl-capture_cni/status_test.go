@@ -17,8 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // expect wants texts in an output, in their order.
@@ -38,7 +37,7 @@ func expect(t *testing.T, output string, want ...string) {
 func TestStatusOfAGoodFleet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{States: map[terms.State]int{"captured": 2}}))
+	c.addNode("node-1", time.Minute, state(&report.Pods{States: map[report.PodState]int{"captured": 2}}))
 	out, _, status := c.run(t, "status")
 	if status != 0 || strings.Contains(out, "NODE") {
 		t.Errorf("status %d:\n%s", status, out)
@@ -58,8 +57,8 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	faulty := state(&nodestate.Pods{States: map[terms.State]int{"uncaptured": 1}, Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
-	faulty.Findings = []nodestate.Finding{{Part: "entry", Reason: "no \x1b[2Jconflist"}}
+	faulty := state(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
+	faulty.Findings = []report.Finding{{Part: "entry", Reason: "no \x1b[2Jconflist"}}
 	c.addNode("node-1", time.Minute, faulty)
 	c.addNode("node-2", time.Hour, state(nil))
 	c.addPod("node-1", "web", nil)
@@ -94,14 +93,14 @@ func TestStatusWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	waiting := state(nil)
-	waiting.Findings = []nodestate.Finding{{Part: "runtime", Reason: "not loaded yet", Waiting: true}}
+	waiting.Findings = []report.Finding{{Part: "runtime", Reason: "not loaded yet", Waiting: true}}
 	c.addNode("node-1", 0, waiting)
 	c.set.Generation = 2
 	c.set.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1}
 	progress := &changing{changes: []func(){
 		func() {
 			c.nodes, c.leases, c.pods = nil, nil, nil
-			c.addNode("node-1", 0, state(&nodestate.Pods{}))
+			c.addNode("node-1", 0, state(&report.Pods{}))
 		},
 		func() { c.set.Status.ObservedGeneration = 2 },
 	}, cluster: c}
@@ -137,7 +136,7 @@ func (c *changing) Write(line []byte) (int, error) {
 func TestStatusTimesOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", 0, state(&nodestate.Pods{}))
+	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.leases = nil
 	// wait has a time-out in which something is known, however busy the machine is.
 	wait := func() (out, errors string, status int) {
@@ -173,7 +172,7 @@ func TestStatusNotKnown(t *testing.T) {
 	t.Parallel()
 	for _, resource := range []string{"/api/v1/pods", "/api/v1/nodes"} {
 		c := newCluster(t)
-		c.addNode("node-1", 0, state(&nodestate.Pods{}))
+		c.addNode("node-1", 0, state(&report.Pods{}))
 		c.denied = resource
 		for _, args := range [][]string{{"status"}, {"status", "--wait"}, {"list"}} {
 			out, _, status := c.run(t, args...)
@@ -195,7 +194,7 @@ func TestStatusOfManyNodes(t *testing.T) {
 	c := newCluster(t)
 	for n := range 400 {
 		name := fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n/250, n%250)
-		c.addNode(name, time.Duration(n)*time.Second, state(&nodestate.Pods{States: map[terms.State]int{terms.Captured: 20}}))
+		c.addNode(name, time.Duration(n)*time.Second, state(&report.Pods{States: map[report.PodState]int{report.Captured: 20}}))
 		agent := &c.pods[len(c.pods)-1]
 		switch {
 		case n < 120:
@@ -240,9 +239,9 @@ func TestStatusFails(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", 0, state(&nodestate.Pods{
-		States: map[terms.State]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
-		Named: []nodestate.Pod{
+	c.addNode("node-1", 0, state(&report.Pods{
+		States: map[report.PodState]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
+		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},
 			{Namespace: "shop", Name: "passed", State: "exempt", Cause: "inject_false"},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/explain"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func traceCommand(o *options) *cobra.Command {
@@ -44,7 +44,7 @@ which changes nothing and sends no packet.`,
 		if err != nil {
 			return err
 		}
-		return write(o, command.OutOrStdout(), traced, nil, func(out io.Writer, traced explain.Trace) {
+		return write(o, command.OutOrStdout(), traced, nil, func(out io.Writer, traced report.Trace) {
 			writeLines(out, "", traced.Text())
 		})
 	})

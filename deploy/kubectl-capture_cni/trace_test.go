@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestTrace needs a destination, and names the command that it executes.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&nodestate.Pods{}))
+	c.addNode("node-1", time.Minute, state(&report.Pods{}))
 	c.addPod("node-1", "web", nil)
 	for _, tt := range []struct {
 		args []string

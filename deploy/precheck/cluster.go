@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Cluster is what is known of a cluster.
@@ -69,7 +69,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 // readMeshes reads the other plugins of meshes, and what istiod injects.
 func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	c.DaemonSets = all[*appsv1.DaemonSet](ctx, c, client, "daemonsets of all namespaces", &appsv1.DaemonSetList{}, metav1.ListOptions{})
-	for _, set := range c.running(terms.IstioCNI) {
+	for _, set := range c.running(report.IstioCNI) {
 		c.IstioCNI = get(ctx, c, client, set.Namespace, "configmaps", "istio-cni-config", &corev1.ConfigMap{})
 	}
 	webhooks := all[*admissionv1.MutatingWebhookConfiguration](ctx, c, client, "mutatingwebhookconfigurations",

@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Programs of the network and of meshes that DaemonSets run.
@@ -28,8 +28,8 @@ var programs = []struct {
 	image   string // as path.Match reads it: the last two parts of the repository
 	word    string // of the command, if the image has other programs, too
 }{
-	{terms.IstioCNI, "*/install-cni", ""},
-	{terms.IstioCNI, "*/istio-cni*", ""},
+	{report.IstioCNI, "*/install-cni", ""},
+	{report.IstioCNI, "*/istio-cni*", ""},
 	{ztunnel, "*/ztunnel*", ""},
 	{linkerdCNI, "linkerd/cni-plugin", ""},
 	{linkerdCNI, "buoyantio/cni-plugin", ""},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Installed is capture-cni as a cluster has it.
@@ -89,7 +89,7 @@ func (r *Report) checkInstalled(c *Cluster) {
 		return
 	}
 	if installed.Namespace != r.namespace {
-		r.add(Problem, "capture-cni", "run this again with "+terms.Command("--agent-namespace", installed.Namespace),
+		r.add(Problem, "capture-cni", "run this again with "+report.Command("--agent-namespace", installed.Namespace),
 			"it is installed in namespace %s: a cluster has one installation", installed.Namespace)
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // injection is what decides in the values of istiod's injector.
@@ -78,7 +78,7 @@ func (r *Report) chooseMode(providers map[string]bool) {
 // checkMeshes looks for the plugins of other meshes, and for ambient mode.
 func (r *Report) checkMeshes(c *Cluster) {
 	found := false
-	for _, other := range terms.MeshPlugins() {
+	for _, other := range report.MeshPlugins() {
 		for _, set := range c.running(other) {
 			found = true
 			what, next := "a pod with the proxies of both meshes is not tested", ""
@@ -88,7 +88,7 @@ func (r *Report) checkMeshes(c *Cluster) {
 			r.add(Note, other, next, "it is in namespace %s: %s", set.Namespace, what)
 		}
 	}
-	for _, set := range c.running(terms.IstioCNI) {
+	for _, set := range c.running(report.IstioCNI) {
 		found = true
 		r.checkIstioCNI(c, set.Namespace)
 	}

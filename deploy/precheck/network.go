@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // podSecurity is the label by which a namespace enforces a Pod Security level.
@@ -35,7 +35,7 @@ func (r *Report) checkCilium(c *Cluster) {
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
 		good = false
-		r.add(Note, "cilium", sockets, "it balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+		r.add(Note, "cilium", sockets, "it balances connections at the sockets of pods: %s", report.SocketBalancingEffect)
 	}
 	if good {
 		r.add(OK, "cilium", "", "its settings affect neither the plugin nor the addresses of Services")
@@ -54,7 +54,7 @@ func (c *Cluster) ciliumIsTheClouds() bool {
 
 func allLoadDropIns(c *Cluster) bool {
 	for _, node := range c.linuxNodes() {
-		if !terms.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion).LoadsDropIns() {
+		if !report.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion).LoadsDropIns() {
 			return false
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Report) checkCalico(c *Cluster) {
 	case c.Felix == nil:
 	case c.Felix.Spec.BPFEnabled && c.Felix.Spec.BPFConnectTimeLoadBalancing != "Disabled":
 		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default",
-			"its eBPF data plane balances connections at the sockets of pods: %s", terms.SocketBalancingEffect)
+			"its eBPF data plane balances connections at the sockets of pods: %s", report.SocketBalancingEffect)
 	default:
 		r.add(OK, "calico", "", "its settings do not affect the addresses of Services")
 	}
@@ -75,7 +75,7 @@ func (r *Report) checkCalico(c *Cluster) {
 // checkNamespace looks at the Pod Security of the namespace: the agent mounts directories
 // of the node.
 func (r *Report) checkNamespace(c *Cluster) {
-	label := terms.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
+	label := report.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}
 	if r.namespace != fleet.DefaultNamespace { // whose other pods would be admitted, too
 		next, commands = "install into namespace "+fleet.DefaultNamespace, nil
@@ -85,7 +85,7 @@ func (r *Report) checkNamespace(c *Cluster) {
 	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
 	case c.Namespace == nil:
 		r.add(OK, "namespace", "", "%s does not exist yet", r.namespace)
-		r.Commands = append(r.Commands, terms.Command("kubectl", "create", "namespace", r.namespace), label)
+		r.Commands = append(r.Commands, report.Command("kubectl", "create", "namespace", r.namespace), label)
 	case c.Namespace.Labels[podSecurity] == "privileged":
 		r.add(OK, "namespace", "", "%s admits the agent's pods", r.namespace)
 	case c.Namespace.Labels[podSecurity] == "":

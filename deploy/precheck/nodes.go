@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // isBefore reports whether a version is older than a release, or none.
@@ -110,7 +110,7 @@ func (r *Report) checkNodes(c *Cluster) {
 		case isBefore(info.KernelVersion, "5.2"):
 			oldKernels = append(oldKernels, node.Name)
 		}
-		switch passes, known := terms.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
+		switch passes, known := report.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
 		case !known:
 			foreign = append(foreign, node.Name)
 		case !passes:

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Level is how much a result matters.
@@ -89,5 +89,5 @@ func (r *Report) helm(words ...string) string {
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
 		words = append(words, "--set", key+"="+r.Values[key])
 	}
-	return terms.Command(append([]string{"helm"}, words...)...)
+	return report.Command(append([]string{"helm"}, words...)...)
 }

@@ -86,7 +86,7 @@ func (n *node) startRival(t *testing.T, pause string, reacts bool) (stop func())
 
 // TestRivalStops ends a rival while a back-off has only begun: the entry is back before the
 // end of that. The bound is six times the pause after which a writer counts as stopped.
-// install/keeper.TestWriterStops has writers with other pauses, and the longest back-off.
+// install/node.TestWriterStops has writers with other pauses, and the longest back-off.
 func TestRivalStops(t *testing.T) {
 	t.Parallel()
 	for name, rival := range map[string]struct {

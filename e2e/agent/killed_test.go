@@ -25,12 +25,12 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	agentnode "github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // envWork makes this program a worker: a process that does a part of the agent's
@@ -39,7 +39,7 @@ const envWork = "AGENT_TEST_WORK"
 
 // work is what a worker does.
 type work struct {
-	Settings settings.Node
+	Settings agentnode.Settings
 	Access   string
 	Clean    bool
 }
@@ -86,17 +86,17 @@ func (w work) do() error {
 // newWork returns the work of an agent with these keys of the entry.
 func (n *node) newWork(t *testing.T, mode, keys string) work {
 	t.Helper()
-	parsed, err := entry.Parse([]byte(keys), terms.Mode(mode), n.StateDir, n.RunDir)
+	parsed, err := conflist.ParseEntry([]byte(keys), report.Mode(mode), n.StateDir, n.RunDir)
 	lab.Check(t, err)
 	netDir, tmpfiles := n.NetDir, ""
-	if mode == string(terms.MultusChain) {
+	if mode == string(report.MultusChain) {
 		c := n.chain(t)
 		netDir, tmpfiles = c.directory, c.tmpfiles
 	}
-	return work{Access: n.Access, Settings: settings.Node{
-		Root: "/", Mode: terms.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.BinDir}, StateDir: n.StateDir, RunDir: n.RunDir,
+	return work{Access: n.Access, Settings: agentnode.Settings{
+		Root: "/", Mode: report.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.BinDir}, StateDir: n.StateDir, RunDir: n.RunDir,
 		Binary: filepath.Join(machine.Bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
-		Credentials: settings.CredentialSettings{
+		Credentials: credentials.Settings{
 			OnNode:    true,
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
 			Server:    n.API.URL, CAFile: filepath.Dir(n.Access) + "/ca.crt",
@@ -221,9 +221,9 @@ func (n *node) changes(t *testing.T, w work) (cuts []lab.Cut) {
 	}
 	shared := regexp.MustCompile(n.BinDir + "|" + n.StateDir)
 	switch w.Settings.Mode {
-	case terms.Insert:
+	case report.Insert:
 		shared = regexp.MustCompile("^$")
-	case terms.MultusChain: // has its entry in the state directory, too
+	case report.MultusChain: // has its entry in the state directory, too
 		shared = regexp.MustCompile(n.BinDir)
 	}
 	calls := map[string]int{}

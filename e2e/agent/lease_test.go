@@ -10,7 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestLease publishes the node's state, what is wrong with it, and what the guard says
@@ -21,7 +21,7 @@ func TestLease(t *testing.T) {
 	n.API.PutNode("node-1")
 	n.InstallOthers(t)
 	a := n.StartBehind(t, []string{"env", "POD_NAMESPACE=mesh", "POD_NAME=agent-1"}, "--mode", "insert")
-	state := n.published(t, func(s nodestate.State) bool { return s.Good() })
+	state := n.published(t, func(s report.NodeState) bool { return s.Good() })
 	if state.Mode != "insert" || state.Desired != "present" || state.Version == "" || state.Pods != nil {
 		t.Errorf("published: %+v", state)
 	}
@@ -31,7 +31,7 @@ func TestLease(t *testing.T) {
 	lab.Check(t, os.MkdirAll(n.RunDir+"/guard", 0o700))
 	lab.Check(t, os.WriteFile(n.RunDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
 	lab.Check(t, os.Rename(n.NetDir+"/"+machine.PrimaryName, n.Dir+"/hidden"))
-	state = n.published(t, func(s nodestate.State) bool { return !s.Good() && s.Pods != nil })
+	state = n.published(t, func(s report.NodeState) bool { return !s.Good() && s.Pods != nil })
 	if !strings.Contains(string(state.Findings[0].Part), "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
 		t.Errorf("published: %+v", state)
 	}
@@ -42,14 +42,14 @@ func TestLease(t *testing.T) {
 }
 
 // published waits until a state is published that fits.
-func (n *node) published(t *testing.T, fits func(nodestate.State) bool) (state nodestate.State) {
+func (n *node) published(t *testing.T, fits func(report.NodeState) bool) (state report.NodeState) {
 	t.Helper()
 	lab.Eventually(t, func() (err error) {
 		lease := n.API.Lease("mesh", "node-1")
 		if lease == nil {
 			return errors.New("there is no Lease")
 		}
-		state, err = nodestate.Decode(lease.Annotations[nodestate.Annotation])
+		state, err = report.DecodeNode(lease.Annotations[report.NodeAnnotation])
 		if err == nil && !fits(state) {
 			err = errors.New("published is " + state.Encode())
 		}

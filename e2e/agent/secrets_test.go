@@ -24,7 +24,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -122,7 +122,7 @@ func (n *node) writeHostile(t *testing.T) {
 	lab.Check(t, os.Symlink("/etc/shadow", filepath.Join(n.NetDir, "91-link.conf")))
 	lab.Check(t, os.Symlink("/none", filepath.Join(n.NetDir, "92-password="+secret+".conf")))
 	keep(t, record.Spool(n.RunDir+"/agent.sock"), "early")
-	keep(t, history.Directory(n.RunDir+"/agent.sock"), "web")
+	keep(t, telemetry.HistoryDirectory(n.RunDir+"/agent.sock"), "web")
 }
 
 // keep writes a record of a failed ADD, and a file that is no record.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -26,22 +26,22 @@ func TestEditShowsInTheNextRound(t *testing.T) {
 	p.capture(t, nil)
 	socket, _ := n.serveIn(t, t.TempDir())
 	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket}})
-	expectRound := func(what string, state terms.State, reads, unchanged int) {
+	expectRound := func(what string, state report.PodState, reads, unchanged int) {
 		t.Helper()
 		g.finds(t, state)
 		if n.reads != reads || n.unchanged != unchanged {
 			t.Errorf("%s: %d requests, %d of them unchanged; want %d and %d", what, n.reads, n.unchanged, reads, unchanged)
 		}
 	}
-	expectRound("the first", terms.Captured, 1, 0)
-	expectRound("nothing has changed", terms.Captured, 2, 1)
+	expectRound("the first", report.Captured, 1, 0)
+	expectRound("nothing has changed", report.Captured, 2, 1)
 	n.pods["web"].Annotations[key] = "5432"
-	expectRound("edited", terms.Changed, 3, 1)
-	expectRound("nothing has changed since", terms.Changed, 4, 2)
+	expectRound("edited", report.Changed, 3, 1)
+	expectRound("nothing has changed since", report.Changed, 4, 2)
 	delete(n.pods["web"].Annotations, key)
-	expectRound("as it was made", terms.Captured, 5, 2)
+	expectRound("as it was made", report.Captured, 5, 2)
 	n.pods["web"].Annotations["example.com/other"] = "x"
-	expectRound("edited where nothing is decided", terms.Captured, 6, 3)
+	expectRound("edited where nothing is decided", report.Captured, 6, 3)
 }
 
 // TestAgentAway repairs pods whose desired state is known while no agent answers, and
@@ -54,12 +54,12 @@ func TestAgentAway(t *testing.T) {
 	dir := t.TempDir()
 	socket, stop := n.serveIn(t, dir)
 	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket}})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 
 	stop()
 	n.run(t, "later")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
-	g.finds(t, terms.Captured, terms.Unknown)
+	g.finds(t, report.Captured, report.Unknown)
 	if !strings.Contains(known.list(t), "redirect to :15001") {
 		t.Errorf("it is not repaired:\n%s", known.list(t))
 	}
@@ -71,7 +71,7 @@ func TestAgentAway(t *testing.T) {
 	}
 
 	n.serveIn(t, dir)
-	g.finds(t, terms.Captured, terms.Captured)
+	g.finds(t, report.Captured, report.Captured)
 }
 
 // TestNeedsNoCredentials runs the built guard with the agent's sockets and its own
@@ -91,7 +91,7 @@ func TestNeedsNoCredentials(t *testing.T) {
 		if len(records) == 0 {
 			return errors.New("no record of the pod that is not captured")
 		}
-		if got := records[0]; got.Verdict != received.Found || got.Reason != received.Uncaptured {
+		if got := records[0]; got.Verdict != telemetry.Found || got.Reason != telemetry.Uncaptured {
 			t.Errorf("it reports %+v", got)
 		}
 		return nil

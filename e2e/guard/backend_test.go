@@ -11,7 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -46,7 +46,7 @@ func TestPodsOfOtherBackend(t *testing.T) {
 			g := n.newGuard(t, options{})
 			g.round(t)
 			lab.Check(t, unix.Unmount(programs, 0))
-			g.expect(t, terms.Outdated)
+			g.expect(t, report.Outdated)
 
 			other := newNode()
 			other.run(t, "unrecorded").captureBy(t, backend, nil)
@@ -54,13 +54,13 @@ func TestPodsOfOtherBackend(t *testing.T) {
 			unsure := other.newGuard(t, options{})
 			unsure.round(t)
 			lab.Check(t, unix.Unmount(programs, 0))
-			unsure.expect(t, terms.Unknown)
+			unsure.expect(t, report.Unknown)
 
 			recorded.host.Within(t, func() error { return netfilter.Remove(t.Context()) })
 			for range 11 { // legacy tables are not of the generation by which the guard sees changes: it compares every tenth round
 				g.round(t)
 			}
-			g.expect(t, terms.Captured)
+			g.expect(t, report.Captured)
 			if state := recorded.rules(t); state.Backend != config.NFTables {
 				t.Errorf("repaired by %q", state.Backend)
 			}

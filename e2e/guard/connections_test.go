@@ -13,8 +13,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -36,7 +36,7 @@ func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t 
 			echo(t, p.host, echoPort, nil)
 			echo(t, p.peer, echoPort, nil)
 			after := prepare(t, p)
-			n.newGuard(t, options{}).finds(t, terms.Captured)
+			n.newGuard(t, options{}).finds(t, report.Captured)
 			after(t)
 			for _, d := range directions {
 				for _, ipv6 := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 			}
 		}
 		return func(t *testing.T) {
-			known := map[netip.AddrPort]conntrack.Entry{}
+			known := map[netip.AddrPort]kernel.Entry{}
 			for _, entry := range p.entries(t) {
 				known[entry.Client] = entry
 			}
@@ -159,10 +159,10 @@ func TestEveryKindOfConnectionLivesOn(t *testing.T) {
 }
 
 // entries are all that the pod's conntrack keeps of TCP.
-func (p *pod) entries(t *testing.T) (entries []conntrack.Entry) {
+func (p *pod) entries(t *testing.T) (entries []kernel.Entry) {
 	t.Helper()
 	p.host.Within(t, func() (err error) {
-		entries, _, err = conntrack.Entries(t.Context(), 1<<16, func(conntrack.Entry) bool { return true })
+		entries, _, err = kernel.Entries(t.Context(), 1<<16, func(kernel.Entry) bool { return true })
 		return err
 	})
 	return entries

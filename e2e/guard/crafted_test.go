@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Servers of a lively pod and its peer.
@@ -166,7 +166,7 @@ func TestCraftedSegments(t *testing.T) {
 					}
 				}
 				g := n.newGuard(t, options{})
-				g.finds(t, terms.Captured)
+				g.finds(t, report.Captured)
 				for _, a := range all {
 					if when == "after it" {
 						a.inject(t, p, mode == "TPROXY")

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestKeptEntries repairs a pod whose conntrack has entries without a socket: the pod's own
@@ -22,7 +22,7 @@ func TestKeptEntries(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
 	p.capture(t, nil)
-	entries := map[conntrack.Connection]bool{} // whether they are kept
+	entries := map[kernel.Connection]bool{} // whether they are kept
 	for _, tt := range []struct {
 		client, server string
 		kept           bool
@@ -33,23 +33,23 @@ func TestKeptEntries(t *testing.T) {
 		{"198.51.100.1", "203.0.113.1", true},
 		{"2001:db8:1::1", "2001:db8:2::1", true},
 	} {
-		entries[conntrack.Connection{
-			Client: netip.AddrPortFrom(netip.MustParseAddr(tt.client), 4000), Server: netip.AddrPortFrom(netip.MustParseAddr(tt.server), 80), Stage: conntrack.Open,
+		entries[kernel.Connection{
+			Client: netip.AddrPortFrom(netip.MustParseAddr(tt.client), 4000), Server: netip.AddrPortFrom(netip.MustParseAddr(tt.server), 80), Stage: kernel.Open,
 		}] = tt.kept
 	}
 	p.host.Within(t, func() error {
-		var all []conntrack.Connection
+		var all []kernel.Connection
 		for c := range entries {
 			all = append(all, c)
 		}
-		return conntrack.Create(t.Context(), all)
+		return kernel.CreateEntries(t.Context(), all)
 	})
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	left := p.entries(t)
 	for c, kept := range entries {
-		if got := slices.ContainsFunc(left, func(e conntrack.Entry) bool { return e.Client == c.Client && e.Server == c.Server }); got != kept {
+		if got := slices.ContainsFunc(left, func(e kernel.Entry) bool { return e.Client == c.Client && e.Server == c.Server }); got != kept {
 			t.Errorf("the entry from %s to %s is there: %v, want %v", c.Client, c.Server, got, kept)
 		}
 	}
@@ -69,7 +69,7 @@ func TestProxySpeaksFirst(t *testing.T) {
 	defer server.Close()
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	_, err = server.Write([]byte{'.'})
 	lab.Check(t, err)
 	lab.Check(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -89,13 +89,13 @@ func TestFailedRepair(t *testing.T) {
 			n.dualStack(t, p, "TPROXY")
 			p.execute(t, "ip", strings.Fields("route add "+route+" table 133")...)
 			g := n.newGuard(t, options{})
-			g.finds(t, terms.Uncaptured)
+			g.finds(t, report.Uncaptured)
 			if left := p.list(t); left != "" {
 				t.Errorf("it left\n%s", left)
 			}
 			p.execute(t, "ip", strings.Fields("route del "+route+" table 133")...)
 			g = n.newGuard(t, options{})
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 			p.holdsWhatADDInstalls(t, n)
 		})
 	}

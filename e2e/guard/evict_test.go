@@ -12,8 +12,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -29,7 +29,7 @@ func receive(t *testing.T, conn *net.UnixConn) map[string][]record.Record {
 	t.Helper()
 	records := map[string][]record.Record{}
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := received.Read(document)
+		r, err := telemetry.ParseRecord(document)
 		lab.Check(t, err)
 		records[r.Pod.Name] = append(records[r.Pod.Name], r)
 	}
@@ -60,13 +60,13 @@ func TestEvict(t *testing.T) {
 	sent := map[string][]record.Record{}
 	const examinations = 2
 	for range examinations {
-		g.finds(t, terms.Drifted, terms.Uncaptured, terms.Uncaptured)
+		g.finds(t, report.Drifted, report.Uncaptured, report.Uncaptured)
 		for name, records := range receive(t, conn) {
 			sent[name] = append(sent[name], records...)
 		}
 	}
 	for _, name := range []string{"uncaptured", "drifted"} {
-		if got := verdicts(sent[name]); got[received.Found] != 1 || got[received.EvictionRequested] < examinations || len(got) != 2 {
+		if got := verdicts(sent[name]); got[telemetry.Found] != 1 || got[telemetry.EvictionRequested] < examinations || len(got) != 2 {
 			t.Errorf("%s: sent %v", name, got)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/guard"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestExplain explains a drifted pod, and changes nothing.
@@ -88,11 +88,11 @@ func textOf[T interface{ Text() string }](t *testing.T, answer T) string {
 	t.Helper()
 	document, err := json.Marshal(answer)
 	lab.Check(t, err)
-	if len(document) > explain.MaxSize/4 {
+	if len(document) > report.MaxExplanation/4 {
 		t.Errorf("kubectl reads no answer of %d bytes", len(document))
 	}
 	var read T
-	lab.Check(t, explain.Decode(document, &read))
+	lab.Check(t, report.DecodeAnswer(document, &read))
 	if diff := cmp.Diff(answer.Text(), read.Text()); diff != "" {
 		t.Errorf("read as\n%s", diff)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -26,12 +26,12 @@ func TestLateFamily(t *testing.T) {
 		t.Fatalf("the rules do not refuse IPv6: %s", stamp)
 	}
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	lab.Check(t, p.host.AddAddresses("eth0", "2001:db8::2/64"))
 	for range 10 {
 		g.round(t)
 	}
-	g.expect(t, terms.Changed)
+	g.expect(t, report.Changed)
 	if records := receive(t, conn)["web"]; len(records) != 1 || !strings.Contains(records[0].Message, "ISTIO_DUAL_STACK") {
 		t.Errorf("reported %+v", records)
 	}
@@ -41,7 +41,7 @@ func TestLateFamily(t *testing.T) {
 		}
 		g = n.newGuard(t, options{})
 		g.round(t)
-		g.finds(t, terms.Changed)
+		g.finds(t, report.Changed)
 		if now := p.rules(t).Stamp; now != stamp {
 			t.Errorf("the rules are %s, want %s", now, stamp)
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
 // TestFilledTable has a pod fill our table with more than the guard reads, as one with
@@ -21,11 +21,11 @@ func TestFilledTable(t *testing.T) {
 		p := n.run(t, "web")
 		p.capture(t, nil)
 		p.host.Load(t, strings.Repeat("add rule inet capture-cni "+chain+" counter\n", 5_001))
-		n.newGuard(t, options{policy: guard.ReportOnly}).finds(t, terms.Drifted)
+		n.newGuard(t, options{policy: guard.ReportOnly}).finds(t, report.Drifted)
 		if records := receive(t, conn)["web"]; len(records) != 1 || !strings.Contains(records[0].Message, "more than 5000 rules") {
 			t.Errorf("%s: reported %+v", chain, records)
 		}
-		n.newGuard(t, options{}).finds(t, terms.Captured)
-		expectRepair(t, receive(t, conn)["web"], received.Drifted)
+		n.newGuard(t, options{}).finds(t, report.Captured)
+		expectRepair(t, receive(t, conn)["web"], telemetry.Drifted)
 	}
 }

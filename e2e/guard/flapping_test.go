@@ -5,8 +5,8 @@ package guard
 import (
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
 // TestEveryRepairIsReported has a pod lose its rules after each repair: each
@@ -18,13 +18,13 @@ func TestEveryRepairIsReported(t *testing.T) {
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	const losses = 3
 	for range losses {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
-		g.finds(t, terms.Captured)
+		g.finds(t, report.Captured)
 	}
-	if reported := verdicts(receive(t, conn)["web"])[received.Repaired]; reported != losses {
+	if reported := verdicts(receive(t, conn)["web"])[telemetry.Repaired]; reported != losses {
 		t.Errorf("%d of %d repairs were reported", reported, losses)
 	}
 	if done, repeated := g.series(t, "pod_repairs_total")["done"], g.series(t, "pod_repairs_repeated_total")[""]; done != losses || repeated != losses-1 {

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -41,35 +40,35 @@ var forgeries = map[string]struct {
 	found record.Reason
 	says  string
 }{
-	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, received.Drifted, ""},
-	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, received.Drifted, ""},
-	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, received.Drifted, ""},
-	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, received.Drifted, ""},
+	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, telemetry.Drifted, ""},
+	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, telemetry.Drifted, ""},
+	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, telemetry.Drifted, ""},
+	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, telemetry.Drifted, ""},
 	"a chain at another hook": {func(t *testing.T, p *pod) {
 		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")
 		p.nft(t, "add chain inet capture-cni filter_OUTPUT { type filter hook input priority 0; policy accept; }")
 		p.nft(t, `add rule inet capture-cni filter_OUTPUT meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn counter jump filter_ISTIO_SYN comment "begins a connection"`)
-	}, received.Drifted, ""},
-	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, received.Drifted, ""},
+	}, telemetry.Drifted, ""},
+	"a policy of drop": {func(t *testing.T, p *pod) { p.nft(t, "chain inet capture-cni filter_OUTPUT { policy drop; }") }, telemetry.Drifted, ""},
 	"another plugin's chain in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "ISTIO_OUTPUT")
-	}, received.Uncaptured, ""},
+	}, telemetry.Uncaptured, ""},
 	"another plugin's table in their place": {func(t *testing.T, p *pod) {
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		p.nft(t, "add", "table", "inet", "istio-proxy-nat")
 		p.nft(t, "add", "chain", "inet", "istio-proxy-nat", "output")
-	}, received.Uncaptured, ""},
+	}, telemetry.Uncaptured, ""},
 	"another plugin's chain next to changed rules": {func(t *testing.T, p *pod) {
 		addChain(t, p, "ISTIO_OUTPUT")
 		p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-	}, received.Drifted, ""},
+	}, telemetry.Drifted, ""},
 	"the marker of another backend": {func(t *testing.T, p *pod) {
 		stamp := p.rules(t).Stamp
 		p.nft(t, "delete", "table", "inet", "capture-cni")
 		addChain(t, p, "CAPTURE_CNI")
 		p.nft(t, "add", "rule", "ip", "nat", "CAPTURE_CNI", "return", "comment", `"`+stamp+`"`)
-	}, received.Drifted, "in backend iptables-nft, and it was captured by nftables"},
+	}, telemetry.Drifted, "in backend iptables-nft, and it was captured by nftables"},
 }
 
 // TestForgeries has the guard repair and report a captured pod whatever stands in the
@@ -85,7 +84,7 @@ func TestForgeries(t *testing.T) {
 	}
 	t.Run("a stamp alone, over a restart", func(t *testing.T) {
 		t.Parallel()
-		testForgery(t, forgeries["a stamp alone"].forge, received.Drifted, "", true)
+		testForgery(t, forgeries["a stamp alone"].forge, telemetry.Drifted, "", true)
 	})
 }
 
@@ -97,12 +96,12 @@ func testForgery(t *testing.T, forge func(*testing.T, *pod), found record.Reason
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	forge(t, p)
 	if restarts {
 		g = n.newGuard(t, options{})
 	}
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	records := receive(t, conn)["web"]
 	expectRepair(t, records, found)
 	if !strings.Contains(records[0].Message, says) {
@@ -111,12 +110,12 @@ func testForgery(t *testing.T, forge func(*testing.T, *pod), found record.Reason
 	if !strings.Contains(p.list(t), "redirect to :15001") {
 		t.Errorf("it is not captured:\n%s", p.list(t))
 	}
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 }
 
 func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
 	t.Helper()
-	if len(records) != 1 || records[0].Verdict != received.Repaired || records[0].Reason != found {
+	if len(records) != 1 || records[0].Verdict != telemetry.Repaired || records[0].Reason != found {
 		t.Fatalf("reported %+v, want one repair of what is %s", records, found)
 	}
 }
@@ -133,11 +132,11 @@ func TestForgedBeforeTheFirstExamination(t *testing.T) {
 	p.capture(t, nil)
 	add := p.record(t)
 	forgeStamp(t, p, forgedStamp)
-	n.newGuard(t, options{}).finds(t, terms.Outdated)
+	n.newGuard(t, options{}).finds(t, report.Outdated)
 	receive(t, conn)
 	n.recordADD(t, add)
-	n.newGuard(t, options{}).finds(t, terms.Captured)
-	expectRepair(t, receive(t, conn)["web"], received.Drifted)
+	n.newGuard(t, options{}).finds(t, report.Captured)
+	expectRepair(t, receive(t, conn)["web"], telemetry.Drifted)
 }
 
 // record returns what the plugin reports of the ADD that made the pod's rules.
@@ -153,8 +152,8 @@ func (p *pod) record(t *testing.T) record.Record {
 // recordADD writes a record to the node's history, as the agent does.
 func (n *node) recordADD(t *testing.T, r record.Record) {
 	t.Helper()
-	lab.Check(t, os.Mkdir(history.Directory(n.socket), 0o700))
-	lab.Check(t, history.Record(history.Directory(n.socket), r, false))
+	lab.Check(t, os.Mkdir(telemetry.HistoryDirectory(n.socket), 0o700))
+	lab.Check(t, telemetry.KeepRecord(telemetry.HistoryDirectory(n.socket), r, false))
 }
 
 // TestConfigurationChanges has rules that a repair or an ADD made become
@@ -177,18 +176,18 @@ func TestConfigurationChanges(t *testing.T) {
 			p := n.run(t, "web")
 			made(t, n, p)
 			g := n.newGuard(t, options{})
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 			before := p.list(t)
 			n.netConf = `{"mesh": {"excludeOutboundPorts": [5432]}}`
 			for range 2 {
 				g = n.newGuard(t, options{})
-				g.finds(t, terms.Outdated)
+				g.finds(t, report.Outdated)
 			}
 			if after := p.list(t); after != before {
 				t.Errorf("what is outdated was changed:\n%s", after)
 			}
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 		})
 	}
 }
@@ -204,10 +203,10 @@ func TestForeignNextToOurs(t *testing.T) {
 	before := p.list(t)
 	g := n.newGuard(t, options{})
 	for range 2 {
-		g.finds(t, terms.Captured)
+		g.finds(t, report.Captured)
 	}
 	p.nft(t, "delete", "table", "inet", "capture-cni")
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	if after := p.list(t); after == before || !strings.Contains(after, "ISTIO_OUTPUT") {
 		t.Errorf("another plugin's chain went with a repair:\n%s", after)
 	}

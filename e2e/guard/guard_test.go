@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -26,35 +26,35 @@ func TestStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		happened func(t *testing.T, n *node, p *pod)
-		want     terms.State
+		want     report.PodState
 		repaired bool
 	}{
-		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, terms.Captured, false},
-		{"no rules", func(*testing.T, *node, *pod) {}, terms.Uncaptured, true},
+		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, report.Captured, false},
+		{"no rules", func(*testing.T, *node, *pod) {}, report.Uncaptured, true},
 		{"rules deleted", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "delete", "table", "inet", "capture-cni")
-		}, terms.Uncaptured, true},
+		}, report.Uncaptured, true},
 		{"rules flushed", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "flush", "table", "inet", "capture-cni")
-		}, terms.Drifted, true},
+		}, report.Drifted, true},
 		{"a rule added", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, nil)
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
-		}, terms.Drifted, true},
+		}, report.Drifted, true},
 		{"another configuration", func(t *testing.T, _ *node, p *pod) {
 			p.capture(t, map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090"})
-		}, terms.Outdated, false},
+		}, report.Outdated, false},
 		{"annotations loosened", func(t *testing.T, n *node, p *pod) {
 			p.capture(t, nil)
 			n.pods[p.sandbox.ID].Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
-		}, terms.Changed, false},
+		}, report.Changed, false},
 		{"captured by istio-cni", func(t *testing.T, _ *node, p *pod) {
 			p.nft(t, "add", "table", "ip", "nat")
 			p.nft(t, "add", "chain", "ip", "nat", "ISTIO_OUTPUT")
-		}, terms.Foreign, false},
-		{"no API server", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, terms.Unknown, false},
+		}, report.Foreign, false},
+		{"no API server", func(_ *testing.T, n *node, p *pod) { delete(n.pods, p.sandbox.ID) }, report.Unknown, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode()
@@ -74,11 +74,11 @@ func TestStates(t *testing.T) {
 				}
 				return
 			}
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 			if !strings.Contains(p.list(t), "redirect to :15001") {
 				t.Errorf("it is not captured:\n%s", p.list(t))
 			}
-			g.finds(t, terms.Captured) // of repaired rules
+			g.finds(t, report.Captured) // of repaired rules
 		})
 	}
 }
@@ -100,7 +100,7 @@ func testConnectionsLiveOn(t *testing.T, mode string) {
 	ongoing := dial(t, p.peer, appAddress)
 	lab.Check(t, works(ongoing))
 
-	n.newGuard(t, options{}).finds(t, terms.Captured)
+	n.newGuard(t, options{}).finds(t, report.Captured)
 	for range 3 {
 		if err := works(ongoing); err != nil {
 			t.Fatalf("the connection of before ended: %v", err)
@@ -137,7 +137,7 @@ func TestProxiedConnectionsLiveOn(t *testing.T) {
 			for range 5 {
 				p.nft(t, "add", "rule", "inet", "capture-cni", chain, "counter", "comment", `"stray"`)
 				speaking.wait(t)
-				n.newGuard(t, options{}).finds(t, terms.Captured) // one that has repaired the pod before would wait
+				n.newGuard(t, options{}).finds(t, report.Captured) // one that has repaired the pod before would wait
 				if rules := p.list(t); strings.Contains(rules, "stray") {
 					t.Fatalf("it is not repaired:\n%s", rules)
 				}
@@ -160,7 +160,7 @@ func TestExempt(t *testing.T) {
 		change(&p.sandbox)
 		n.sandboxes["web"] = p.sandbox
 		g := n.newGuard(t, options{})
-		g.finds(t, terms.Exempt)
+		g.finds(t, report.Exempt)
 		if exempt := g.series(t, "exempt_pods"); exempt[string(cause)] != 1 {
 			t.Errorf("exempt for %s: %v", cause, exempt)
 		}
@@ -187,7 +187,7 @@ func TestLockIsFreeDuringAPIReads(t *testing.T) {
 		}
 		_ = netns.Close()
 	}
-	n.newGuard(t, options{}).finds(t, terms.Captured)
+	n.newGuard(t, options{}).finds(t, report.Captured)
 	if n.reads != 1 {
 		t.Errorf("%d reads, want 1", n.reads)
 	}

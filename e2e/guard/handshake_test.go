@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // TestHalfOpenConnections repairs a pod between a SYN and its answer, and between that
@@ -50,11 +50,11 @@ func TestHalfOpenConnections(t *testing.T) {
 			}()
 		}
 		lab.Eventually(t, func() error {
-			got := map[conntrack.SocketState]int{}
+			got := map[kernel.SocketState]int{}
 			for _, s := range p.sockets(t) {
 				got[s.State]++
 			}
-			if got[conntrack.SynSent] != 2 || got[conntrack.SynReceived] != 2 {
+			if got[kernel.SynSent] != 2 || got[kernel.SynReceived] != 2 {
 				return fmt.Errorf("sockets by state: %v", got)
 			}
 			return nil
@@ -80,10 +80,10 @@ func TestHalfOpenConnections(t *testing.T) {
 	})
 }
 
-func (p *pod) sockets(t *testing.T) (sockets []conntrack.Socket) {
+func (p *pod) sockets(t *testing.T) (sockets []kernel.Socket) {
 	t.Helper()
 	p.host.Within(t, func() (err error) {
-		sockets, _, err = conntrack.Sockets(t.Context(), 1000)
+		sockets, _, err = kernel.Sockets(t.Context(), 1000)
 		return err
 	})
 	return sockets

@@ -28,8 +28,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
@@ -157,7 +157,7 @@ func (n *node) newGuard(t *testing.T, o options) nodeGuard {
 	lab.Check(t, err)
 	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Socket: n.socket, BaselineDir: n.baselines}
 	if n.socket != "" {
-		settings.HistoryDir = history.Directory(n.socket)
+		settings.HistoryDir = telemetry.HistoryDirectory(n.socket)
 	}
 	if o.runtime == nil {
 		o.runtime = n
@@ -178,7 +178,7 @@ func (n *node) Write(line []byte) (int, error) {
 }
 
 // finds has the guard examine all pods, and wants one pod in each of these states.
-func (g nodeGuard) finds(t *testing.T, want ...terms.State) {
+func (g nodeGuard) finds(t *testing.T, want ...report.PodState) {
 	t.Helper()
 	g.round(t)
 	g.expect(t, want...)
@@ -199,12 +199,12 @@ func (g nodeGuard) round(t *testing.T) {
 }
 
 // expect wants one pod in each of these states by the last round, and no other pod.
-func (g nodeGuard) expect(t *testing.T, want ...terms.State) {
+func (g nodeGuard) expect(t *testing.T, want ...report.PodState) {
 	t.Helper()
-	var got []terms.State
+	var got []report.PodState
 	for labels, count := range g.series(t, "pods") {
 		_, state, _ := strings.Cut(labels, " ")
-		got = append(got, slices.Repeat([]terms.State{terms.State(state)}, int(count))...)
+		got = append(got, slices.Repeat([]report.PodState{report.PodState(state)}, int(count))...)
 	}
 	slices.Sort(got)
 	slices.Sort(want)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestRepairUnderLoad repairs pods while connections speak, and others begin,
@@ -52,7 +52,7 @@ func repairUnderLoad(t *testing.T, mode string) {
 	}
 	speaking := speak(t, all)
 	speaking.wait(t)
-	n.newGuard(t, options{}).finds(t, terms.Captured)
+	n.newGuard(t, options{}).finds(t, report.Captured)
 	speaking.wait(t)
 }
 

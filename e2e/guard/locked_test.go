@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -24,7 +24,7 @@ func TestLocked(t *testing.T) {
 	conn := n.listen(t)
 	known := n.run(t, "a-known")
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	fresh, free := n.run(t, "b-fresh"), n.run(t, "c-free")
 	known.nft(t, "delete", "table", "inet", "capture-cni")
 	func() {
@@ -42,15 +42,15 @@ func TestLocked(t *testing.T) {
 		}
 		g.Round(t.Context())
 	}()
-	g.expect(t, terms.Captured, terms.Captured, terms.Unknown)
+	g.expect(t, report.Captured, report.Captured, report.Unknown)
 	for p, captured := range map[*pod]bool{known: false, fresh: false, free: true} {
 		if got := p.rules(t).Backend != ""; got != captured {
 			t.Errorf("%s: captured %v, want %v", p.sandbox.ID, got, captured)
 		}
 	}
 	records := receive(t, conn)
-	expectRepair(t, records["a-known"], received.Uncaptured)
-	expectRepair(t, records["c-free"], received.Uncaptured)
+	expectRepair(t, records["a-known"], telemetry.Uncaptured)
+	expectRepair(t, records["c-free"], telemetry.Uncaptured)
 }
 
 // TestForeignLock has a process that can only read the lock's file lock a pod for reading:
@@ -69,7 +69,7 @@ func TestForeignLock(t *testing.T) {
 	for range 3 {
 		g.round(t)
 	}
-	g.expect(t, terms.Captured)
+	g.expect(t, report.Captured)
 	if log := n.log.String(); strings.Count(log, "continuing without a lock") != 1 {
 		t.Errorf("it says:\n%s", log)
 	}

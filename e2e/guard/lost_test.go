@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -29,15 +29,15 @@ var losses = map[string]string{ // arguments of ip
 func TestLost(t *testing.T) {
 	forEachLoss(t, func(t *testing.T, n *node, _ *pod, lose func()) {
 		reporter := n.newGuard(t, options{policy: guard.ReportOnly})
-		reporter.finds(t, terms.Captured)
+		reporter.finds(t, report.Captured)
 		lose()
 		for range 9 {
 			reporter.round(t)
-			reporter.expect(t, terms.Captured) // without a comparison of all
+			reporter.expect(t, report.Captured) // without a comparison of all
 		}
-		reporter.finds(t, terms.Drifted)
+		reporter.finds(t, report.Drifted)
 		g := n.newGuard(t, options{})
-		g.finds(t, terms.Captured)
+		g.finds(t, report.Captured)
 	})
 }
 

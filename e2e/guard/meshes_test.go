@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // asLinkerds turns a pod that runs into one of Linkerd's.
@@ -34,7 +34,7 @@ func TestOtherMeshes(t *testing.T) {
 	}
 	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
 	on := n.newGuard(t, options{})
-	on.finds(t, terms.Captured)
+	on.finds(t, report.Captured)
 	if rules := p.list(t); !strings.Contains(rules, "4000-5000") || !strings.Contains(rules, "redirect to :4140") {
 		t.Errorf("the rules are not Linkerd's:\n%s", rules)
 	}
@@ -56,8 +56,8 @@ func TestBesideLinkerd(t *testing.T) {
 	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["linkerd"],`, 1)
 	p.execute(t, "iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-j", "REDIRECT", "--to-port", "4140")
 	reporting := n.newGuard(t, options{policy: guard.ReportOnly})
-	reporting.finds(t, terms.Uncaptured)
+	reporting.finds(t, report.Uncaptured)
 	repairing := n.newGuard(t, options{})
 	repairing.round(t)
-	repairing.finds(t, terms.Captured)
+	repairing.finds(t, report.Captured)
 }

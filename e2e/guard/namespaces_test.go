@@ -10,7 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -23,19 +23,19 @@ func TestNeverAnother(t *testing.T) {
 		p := n.run(t, "web")
 		n.ended["web"] = true
 		g := n.newGuard(t, options{})
-		g.finds(t, terms.Unknown)
+		g.finds(t, report.Unknown)
 		if state := p.rules(t); state != (netfilter.State{}) {
 			t.Errorf("it holds %+v", state)
 		}
 	})
 	for name, tt := range map[string]struct {
 		when func(n *node, replace func())
-		want terms.State
+		want report.PodState
 	}{
 		"another namespace is at its path": {func(n *node, replace func()) {
 			n.reading = func() { replace(); n.ended["web"] = true }
-		}, terms.Unknown},
-		"another namespace comes to its path": {func(n *node, replace func()) { n.confirm = replace }, terms.Uncaptured},
+		}, report.Unknown},
+		"another namespace comes to its path": {func(n *node, replace func()) { n.confirm = replace }, report.Uncaptured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -58,7 +58,7 @@ func TestNeverAnother(t *testing.T) {
 		sandbox.NetNS += "-gone"
 		n.sandboxes["web"] = sandbox
 		g := n.newGuard(t, options{})
-		g.finds(t, terms.Unknown)
+		g.finds(t, report.Unknown)
 	})
 }
 
@@ -83,7 +83,7 @@ func TestEndingPods(t *testing.T) {
 			g.round(t)
 			p.nft(t, "delete", "table", "inet", "capture-cni")
 			n.ended["web"] = true
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 			if records := receive(t, conn); len(records) > 0 {
 				t.Errorf("sent %v", records)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -57,14 +57,14 @@ func TestObstructed(t *testing.T) {
 			p := n.run(t, "web")
 			p.capture(t, nil)
 			g := n.newGuard(t, options{})
-			g.finds(t, terms.Captured)
+			g.finds(t, report.Captured)
 			p.load(t, tt.nft)
 			before := p.list(t)
 			for range 2 {
-				g.finds(t, terms.Obstructed)
+				g.finds(t, report.Obstructed)
 			}
 			records := receive(t, conn)["web"]
-			if len(records) != 1 || records[0].Verdict != received.Found || records[0].Reason != "obstructed" {
+			if len(records) != 1 || records[0].Verdict != telemetry.Found || records[0].Reason != "obstructed" {
 				t.Fatalf("reported %+v", records)
 			}
 			for _, want := range tt.names {
@@ -92,11 +92,11 @@ func TestObstructedAndRepaired(t *testing.T) {
 	p.nft(t, "delete", "table", "inet", "capture-cni")
 	p.load(t, "table inet hide { chain out { type filter hook output priority -301; notrack; } }")
 	g.round(t)
-	g.finds(t, terms.Obstructed)
+	g.finds(t, report.Obstructed)
 	if rules := p.list(t); !strings.Contains(rules, "redirect to :15001") || !strings.Contains(rules, "notrack") {
 		t.Errorf("it holds\n%s", rules)
 	}
-	if diff := verdicts(receive(t, conn)["web"]); diff[received.Repaired] != 1 || diff[received.Found] != 1 {
+	if diff := verdicts(receive(t, conn)["web"]); diff[telemetry.Repaired] != 1 || diff[telemetry.Found] != 1 {
 		t.Errorf("reported %v", diff)
 	}
 }
@@ -119,7 +119,7 @@ func TestUnobstructed(t *testing.T) {
 	} {
 		p.load(t, nft)
 	}
-	n.newGuard(t, options{}).finds(t, terms.Captured)
+	n.newGuard(t, options{}).finds(t, report.Captured)
 }
 
 // TestIPTablesObstructsNothing takes rules of ours for none of another plugin,
@@ -135,7 +135,7 @@ func TestIPTablesObstructsNothing(t *testing.T) {
 			p.captureBy(t, backend, nil)
 			g := n.newGuard(t, options{policy: guard.ReportOnly})
 			for range 2 {
-				g.finds(t, terms.Captured)
+				g.finds(t, report.Captured)
 			}
 		})
 	}
@@ -147,14 +147,14 @@ func TestObstructedByLegacyTables(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		commands []string
-		want     terms.State
+		want     report.PodState
 	}{
-		"notrack": {[]string{"-t raw -A OUTPUT -p tcp -j NOTRACK"}, terms.Obstructed},
-		"a mark":  {[]string{"-t mangle -A PREROUTING -j MARK --set-mark 1337"}, terms.Obstructed},
+		"notrack": {[]string{"-t raw -A OUTPUT -p tcp -j NOTRACK"}, report.Obstructed},
+		"a mark":  {[]string{"-t mangle -A PREROUTING -j MARK --set-mark 1337"}, report.Obstructed},
 		"harmless": {[]string{
 			"-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 9999", // behind ours
 			"-t nat -A POSTROUTING -j MASQUERADE", "-t filter -A INPUT -p tcp --dport 22 -j DROP",
-		}, terms.Captured},
+		}, report.Captured},
 	} {
 		n := newNode()
 		p := n.run(t, "web")
@@ -172,13 +172,13 @@ func TestObstructedByRouting(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rules string
-		want  terms.State
+		want  report.PodState
 	}{
-		"before table local":       {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 lookup 100", terms.Obstructed},
-		"before table local, IPv6": {"-6 rule add priority 5 lookup local, -6 rule del priority 0, -6 rule add priority 1 fwmark 7 lookup 100", terms.Obstructed},
-		"behind part of it":        {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 from 10.0.0.1 lookup local, rule add priority 2 lookup 100", terms.Obstructed},
-		"local, later":             {"rule add priority 5 lookup local, rule del priority 0", terms.Captured},
-		"behind it":                {"rule add priority 1 fwmark 1337 lookup 133", terms.Captured},
+		"before table local":       {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 lookup 100", report.Obstructed},
+		"before table local, IPv6": {"-6 rule add priority 5 lookup local, -6 rule del priority 0, -6 rule add priority 1 fwmark 7 lookup 100", report.Obstructed},
+		"behind part of it":        {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 from 10.0.0.1 lookup local, rule add priority 2 lookup 100", report.Obstructed},
+		"local, later":             {"rule add priority 5 lookup local, rule del priority 0", report.Captured},
+		"behind it":                {"rule add priority 1 fwmark 1337 lookup 133", report.Captured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()

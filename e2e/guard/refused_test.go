@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 const refusedEnv = "CAPTURE_CNI_TEST_REFUSED"
@@ -42,7 +42,7 @@ func TestRepairWithoutSockets(t *testing.T) {
 	began := dial(t, p.peer, fmt.Sprintf("%s:%d", podAddress, echoPort))
 	lab.Check(t, works(began))
 	g := n.newGuard(t, options{})
-	g.finds(t, terms.Captured)
+	g.finds(t, report.Captured)
 	if err := works(began); err == nil {
 		t.Error("the connection of before goes on, past the proxy")
 	}

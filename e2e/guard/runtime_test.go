@@ -15,8 +15,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
@@ -46,17 +46,17 @@ func TestRuntimeAway(t *testing.T) {
 	}
 	runtime := &awayRuntime{node: n}
 	g := n.newGuard(t, options{runtime: runtime})
-	g.finds(t, terms.Captured, terms.Captured, terms.Captured)
+	g.finds(t, report.Captured, report.Captured, report.Captured)
 
 	runtime.away = true
 	n.run(t, "later")
 	delete(n.sandboxes, "ends")
 	breaks.nft(t, "delete", "table", "inet", "capture-cni")
 	for range 2 {
-		g.finds(t, terms.Captured, terms.Captured, terms.Uncaptured)
+		g.finds(t, report.Captured, report.Captured, report.Uncaptured)
 	}
 	records := receive(t, conn)
-	if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != received.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
+	if of := records["breaks"]; len(records) != 1 || len(of) != 1 || of[0].Verdict != telemetry.Found || !strings.Contains(of[0].Message, "not repaired") || !strings.Contains(of[0].Message, "connection refused") {
 		t.Errorf("it reports %+v", records)
 	}
 	if breaks.rules(t) != (netfilter.State{}) {
@@ -64,10 +64,10 @@ func TestRuntimeAway(t *testing.T) {
 	}
 
 	runtime.away = false
-	g.finds(t, terms.Captured, terms.Captured, terms.Captured)
+	g.finds(t, report.Captured, report.Captured, report.Captured)
 	records = receive(t, conn)
-	expectRepair(t, records["breaks"], received.Uncaptured)
-	expectRepair(t, records["later"], received.Uncaptured)
+	expectRepair(t, records["breaks"], telemetry.Uncaptured)
+	expectRepair(t, records["later"], telemetry.Uncaptured)
 }
 
 // hangingCRI is a runtime that can stop to answer requests for a listing or about a pod.

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var (
@@ -28,13 +28,13 @@ var (
 func (p *pod) leaveStale(t *testing.T) {
 	t.Helper()
 	p.host.Within(t, func() error {
-		return conntrack.Create(t.Context(), []conntrack.Connection{{Client: staleClient, Server: staleServer, Stage: conntrack.Open}})
+		return kernel.CreateEntries(t.Context(), []kernel.Connection{{Client: staleClient, Server: staleServer, Stage: kernel.Open}})
 	})
 }
 
 func (p *pod) hasStale(t *testing.T) bool {
 	t.Helper()
-	return slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client == staleClient && e.Server == staleServer })
+	return slices.ContainsFunc(p.entries(t), func(e kernel.Entry) bool { return e.Client == staleClient && e.Server == staleServer })
 }
 
 // TestRefused has rules that refuse connections: the guard deletes stale entries after
@@ -68,8 +68,8 @@ func TestRefused(t *testing.T) {
 					t.Errorf("after a refusal, the entry is there: %v", !changes)
 				}
 			}
-			g.expect(t, terms.Outdated)
-			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e conntrack.Entry) bool { return e.Client.String() == local }) {
+			g.expect(t, report.Outdated)
+			if local := live.LocalAddr().String(); !slices.ContainsFunc(p.entries(t), func(e kernel.Entry) bool { return e.Client.String() == local }) {
 				t.Error("the entry of an open connection was deleted")
 			}
 			lab.Check(t, works(live))

@@ -12,8 +12,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
 // TestEarlierPods has a pod that an earlier plugin captured. It is outdated,
@@ -42,20 +42,20 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 		for range rounds {
 			g.round(t)
 		}
-		g.expect(t, terms.Outdated)
+		g.expect(t, report.Outdated)
 	}
 	if after := p.list(t); after != before {
 		t.Errorf("an outdated pod was changed:\n%s", after)
 	}
-	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
+	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != telemetry.Outdated {
 		t.Errorf("reported %+v, want once that the pod is outdated", records)
 	}
 
 	p.nft(t, "flush", "chain", "inet", "capture-cni", "nat_OUTPUT")
 	g := n.newGuard(t, options{})
 	g.round(t)
-	g.finds(t, terms.Captured)
-	expectRepair(t, receive(t, conn)["web"], received.Drifted)
+	g.finds(t, report.Captured)
+	expectRepair(t, receive(t, conn)["web"], telemetry.Drifted)
 	proxy, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", fmt.Sprintf(":%d", inboundPort), "proxy")
 	lab.Check(t, err)
 	defer proxy.Close()
@@ -78,13 +78,13 @@ func TestEarlierPodsReportedOnce(t *testing.T) {
 		for range 3 {
 			g.round(t)
 		}
-		g.expect(t, terms.Outdated)
+		g.expect(t, report.Outdated)
 	}
 	examine()
 	conn := n.listen(t)
 	examine()
 	examine()
-	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != received.Outdated {
+	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != telemetry.Outdated {
 		t.Errorf("reported %+v, want once that the pod is outdated", records)
 	}
 }

@@ -26,7 +26,6 @@ var whole = []Selection{
 	{Package: "plugin/iptables", Skipped: "^$"},
 	{Package: "plugin/xtables", Skipped: "^$"},
 	{Package: "plugin/podnet", Skipped: "^$"},
-	{Package: "install/conntrack", Skipped: "^$"},
 	{Package: "install/kernel", Skipped: "^$"},
 }
 

@@ -133,17 +133,17 @@ var agentMutants = []mutant{
 	},
 	{
 		name: "socket-in-a-directory-of-others",
-		file: "install/socket/socket.go",
+		file: "install/host/socket.go",
 		from: "info, 0o022)",
 		to:   "info, 0)",
-		by:   by(root, "install/socket", "TestDirectory"),
+		by:   by(root, "install/host", "TestDirectory"),
 	},
 	{
 		name: "taint-of-another-program-is-removed",
 		file: "install/kube/taints.go",
 		from: `patch = append(patch, operation{"test", path + "/key", key}, operation{"remove", path, ""})`,
 		to:   `patch = append(patch, operation{"remove", path, ""})`,
-		by:   by(unit, "install/taint", "TestConflict"),
+		by:   by(unit, "install/kube", "TestConflict"),
 	},
 	{
 		name: "drop-in-is-tried-where-none-is-loaded",
@@ -226,7 +226,7 @@ var agentMutants = []mutant{
 		name: "trial-drop-in-next-to-istio-cni",
 		file: "install/node/decide.go",
 		from: "if err != nil || mode != n.Mode {",
-		to:   "if n.Mode != terms.Auto && (err != nil || mode != n.Mode) {",
+		to:   "if n.Mode != report.Auto && (err != nil || mode != n.Mode) {",
 		by:   by(root, "e2e/agent", "TestAgentBesideIstioCNI"),
 	},
 	{

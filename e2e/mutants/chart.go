@@ -210,7 +210,7 @@ var chartMutants = []mutant{
 	{
 		name: "annotation-on-a-running-pod-turns-the-fleet-red",
 		file: "deploy/fleet/fleet.go",
-		from: "state.IsMissing() && state != terms.InjectedLater {",
+		from: "state.IsMissing() && state != report.InjectedLater {",
 		to:   "state.IsMissing() {",
 		by:   by(unit, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
 	},

@@ -7,7 +7,7 @@ var fleetMutants = []mutant{
 	{
 		name: "many-tables-of-a-pod-hide-its-trace",
 		file: "install/guard/trace.go",
-		from: "traced.Hooks[:min(len(traced.Hooks), explain.MaxDoubts)]",
+		from: "traced.Hooks[:min(len(traced.Hooks), report.MaxDoubts)]",
 		to:   "traced.Hooks",
 		by:   by(root, "e2e/guard", "TestExplainsMuch"),
 	},

@@ -49,8 +49,8 @@ var guardMutants = []mutant{
 	{
 		name: "outdated-pod-is-reported-by-each-guard",
 		file: "install/guard/guard.go",
-		from: "found == terms.Outdated && (reported || sent)",
-		to:   "found == terms.Outdated && sent",
+		from: "found == report.Outdated && (reported || sent)",
+		to:   "found == report.Outdated && sent",
 		by:   by(root, "e2e/guard", "TestEarlierPods"),
 	},
 	{

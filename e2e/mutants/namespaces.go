@@ -119,15 +119,15 @@ var namespaceMutants = []mutant{
 	{
 		name: "repair-resets-connections",
 		file: "install/kernel/adopt.go",
-		from: "err = conntrack.Create(ctx, conntrack.Connections(sockets))",
-		to:   "err = conntrack.Create(ctx, conntrack.Connections(sockets[:0]))",
+		from: "err = CreateEntries(ctx, Connections(sockets))",
+		to:   "err = CreateEntries(ctx, Connections(sockets[:0]))",
 		by:   by(root, "e2e/guard", "TestConnectionsLiveOn"),
 	},
 	{
 		name: "crafted-segment-outlives-a-repair",
 		file: "install/kernel/adopt.go",
-		from: "conntrack.Delete(ctx, conntrack.Orphans(entries, sockets))",
-		to:   "conntrack.Delete(ctx, conntrack.Orphans(entries[:0], sockets))",
+		from: "DeleteEntries(ctx, Orphans(entries, sockets))",
+		to:   "DeleteEntries(ctx, Orphans(entries[:0], sockets))",
 		by:   by(root, "e2e/guard", "TestCraftedSegments"),
 	},
 	{
@@ -140,8 +140,8 @@ var namespaceMutants = []mutant{
 	{
 		name: "open-connections-lose-their-conntrack-entries",
 		file: "install/kernel/adopt.go",
-		from: "conntrack.Orphans(entries, sockets)",
-		to:   "append(entries, conntrack.Orphans(nil, sockets)...)",
+		from: "Orphans(entries, sockets)",
+		to:   "append(entries, Orphans(nil, sockets)...)",
 		by:   by(root, "e2e/guard", "TestRefused"),
 	},
 	{

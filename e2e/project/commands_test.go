@@ -29,7 +29,7 @@ var (
 )
 
 // TestCommandsAreQuoted finds text in which a word becomes a part of a command anywhere but
-// in terms.Command, which quotes it: the author of an object in the cluster chooses its words.
+// in report.Command, which quotes it: the author of an object in the cluster chooses its words.
 func TestCommandsAreQuoted(t *testing.T) {
 	t.Parallel()
 	files := 0
@@ -42,7 +42,7 @@ func TestCommandsAreQuoted(t *testing.T) {
 			positions := token.NewFileSet()
 			file, err := parser.ParseFile(positions, path, nil, 0)
 			for _, found := range unquotedCommands(file) {
-				t.Errorf("%s: %s: build the command by terms.Command", positions.Position(found.Pos()), textOf(found))
+				t.Errorf("%s: %s: build the command by report.Command", positions.Position(found.Pos()), textOf(found))
 			}
 			return err
 		})
@@ -67,9 +67,9 @@ func TestUnquotedCommands(t *testing.T) {
 		`strings.Join([]string{"helm", "-n", namespace}, " ")`:                  1,
 		`fmt.Sprintln("kubectl", "get", name)`:                                  1,
 		`"run this again with --agent-namespace " + name`:                       1,
-		`"run this again with " + terms.Command("--agent-namespace", name)`:     0,
-		`terms.Command("kubectl", "get", "node", name)`:                         0,
-		`terms.Command("helm", "-n", n) + "; if it fails: " + logs`:             0,
+		`"run this again with " + report.Command("--agent-namespace", name)`:    0,
+		`report.Command("kubectl", "get", "node", name)`:                        0,
+		`report.Command("helm", "-n", n) + "; if it fails: " + logs`:            0,
 		`"kubectl capture-cni status: " + reason`:                               0,
 		`"expected nodes of kubectl capture-cni status -o wide, or " + all`:     0,
 		`fmt.Sprintf("expected nodes of kubectl capture-cni status, or %s", x)`: 0,
@@ -92,7 +92,7 @@ func unquotedCommands(in ast.Node) (found []*ast.BasicLit) {
 		switch node := node.(type) {
 		case *ast.CallExpr:
 			name, _ := node.Fun.(*ast.SelectorExpr)
-			isCommand := name != nil && name.Sel.Name == "Command" && fmt.Sprint(name.X) == "terms"
+			isCommand := name != nil && name.Sel.Name == "Command" && fmt.Sprint(name.X) == "report"
 			if isCommand {
 				for _, word := range node.Args[1:] { // the first one is the program
 					found = append(found, unquotedCommands(word)...)

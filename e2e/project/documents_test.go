@@ -13,10 +13,9 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -95,7 +94,7 @@ func annotationTable(mesh config.MeshName) string {
 
 func metricTable() string {
 	table := "| metric | meaning |\n|---|---|\n"
-	for _, m := range slices.Concat(keeper.Metrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics()) {
+	for _, m := range slices.Concat(node.KeeperMetrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), kube.EvictorMetrics()) {
 		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table

@@ -19,7 +19,7 @@ var directReads = map[string]string{
 	"install/capture-cni-node/manifest.go":       "the manifest that was named, /dev/stdin, too",
 	"install/capture-cni-node/report_process.go": "/proc/modules",
 	"install/host/denial.go":                     "/proc/self/attr/current",
-	"install/preflight/preflight.go":             "/sys/fs/selinux/enforce",
+	"install/node/preflight.go":                  "/sys/fs/selinux/enforce",
 	"install/host/read.go":                       "the one that others call",
 }
 

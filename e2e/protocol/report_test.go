@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -52,7 +52,7 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 	buffer := make([]byte, record.MaxSize+1)
 	n, err := conn.Read(buffer)
 	lab.Check(t, err)
-	r, err := received.Read(buffer[:n])
+	r, err := telemetry.ParseRecord(buffer[:n])
 	lab.Check(t, err)
 	return r
 }
@@ -60,8 +60,8 @@ func receive(t *testing.T, conn *net.UnixConn) record.Record {
 // spooled empties the spool.
 func spooled(t *testing.T, socket string) (records []record.Record) {
 	t.Helper()
-	lab.Check(t, received.Replay(record.Spool(socket), func(document []byte) {
-		r, err := received.Read(document)
+	lab.Check(t, telemetry.ReplaySpool(record.Spool(socket), func(document []byte) {
+		r, err := telemetry.ParseRecord(document)
 		lab.Check(t, err)
 		records = append(records, r)
 	}))
@@ -157,7 +157,7 @@ func TestRecordHasUID(t *testing.T) {
 	n := newNode(t)
 	conn, socket := listen(t)
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
-	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(terms.Stages()) {
+	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(report.Stages()) {
 		t.Errorf("got %+v", got)
 	}
 }

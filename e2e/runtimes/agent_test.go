@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var text = []byte(`{"type":"capture-cni","kubeconfig":"/var/lib/capture-cni/kubeconfig"}`)
@@ -22,7 +22,7 @@ type agent struct {
 }
 
 // in calls do with the directory, without the capability to read any file, as in the agent's pod.
-func (a agent) in(do func(entry.Net) error) (err error) {
+func (a agent) in(do func(conflist.Net) error) (err error) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -40,16 +40,16 @@ func (a agent) in(do func(entry.Net) error) (err error) {
 	if err != nil {
 		return err
 	}
-	loader := entry.Loader{
-		Runtime: terms.Runtime{Name: a.runtime, Version: "2.1.0"}, BinDirs: a.bins[:1], SeesAll: a.runtime != "" && a.seesAll(), Most: 1 + a.most, Network: a.network,
+	loader := conflist.Loader{
+		Runtime: report.Runtime{Name: a.runtime, Version: "2.1.0"}, BinDirs: a.bins[:1], SeesAll: a.runtime != "" && a.seesAll(), Most: 1 + a.most, Network: a.network,
 	}
-	return errors.Join(do(entry.Net{Dir: net, Loader: loader}), net.Close())
+	return errors.Join(do(conflist.Net{Dir: net, Loader: loader}), net.Close())
 }
 
 // finds returns the networks one of which the runtime would load without the agent.
 func (a agent) finds() (networks []string, err error) {
-	err = a.in(func(net entry.Net) error {
-		found, err := entry.Primaries(net)
+	err = a.in(func(net conflist.Net) error {
+		found, err := conflist.Primaries(net)
 		for _, p := range found {
 			networks = append(networks, p.List.Name)
 			err = errors.Join(err, p.CheckVersion())
@@ -60,17 +60,17 @@ func (a agent) finds() (networks []string, err error) {
 }
 
 // place adds the entry in a mode, and returns why the runtime would not call the plugin.
-func (a agent) place(mode terms.Mode) (fault error) {
-	_ = a.in(func(net entry.Net) error { return entry.In(mode).Place(net, text) }) // Fault says why not
+func (a agent) place(mode report.Mode) (fault error) {
+	_ = a.in(func(net conflist.Net) error { return conflist.In(mode).Place(net, text) }) // Fault says why not
 	return a.fault(mode)
 }
 
-func (a agent) fault(mode terms.Mode) error {
-	return a.in(func(net entry.Net) error { return entry.Fault(net, mode, text) })
+func (a agent) fault(mode report.Mode) error {
+	return a.in(func(net conflist.Net) error { return conflist.Fault(net, mode, text) })
 }
 
-func (a agent) called() error { return a.in(entry.Net.Called) }
+func (a agent) called() error { return a.in(conflist.Net.Called) }
 
 func (a agent) remove() error {
-	return a.in(func(net entry.Net) error { return entry.RemoveExcept(net, "") })
+	return a.in(func(net conflist.Net) error { return conflist.RemoveExcept(net, "") })
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var (
@@ -70,8 +70,8 @@ func disagree(t *testing.T, d directory, runtime string) (found []string) {
 	agrees := slices.Contains(networks, truth.Network) || truth.Network == "" && (doubts || len(networks) == 0)
 	differ((!agrees || loopback && err == nil) && !isCautious(err), "another list (%v)", err)
 	differ((known.called() == nil) != truth.calls() && !isCautious(known.called()), "without an entry")
-	for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
-		if mode == terms.Owned && d.most != 0 { // refused by CheckMaxConfNum
+	for _, mode := range []report.Mode{report.Insert, report.DropIn, report.Owned} {
+		if mode == report.Owned && d.most != 0 { // refused by CheckMaxConfNum
 			continue
 		}
 		for _, a := range []agent{known, unknown} {
@@ -89,7 +89,7 @@ func disagree(t *testing.T, d directory, runtime string) (found []string) {
 				_, isLink := cutLink(content)
 				differ(!there, "a file is gone: %s", mode)
 				differ(isLink && now != content, "a link is replaced: %s", mode)
-				differ(now != content && (mode != terms.Insert || filepath.Ext(name) != ".conflist"), "a file is changed: %s", mode)
+				differ(now != content && (mode != report.Insert || filepath.Ext(name) != ".conflist"), "a file is changed: %s", mode)
 			}
 			differ(a.remove() != nil, "removal fails: %s", mode)
 			if diff := cmp.Diff(before, tree(t, n.netDir)); diff != "" {
@@ -106,7 +106,7 @@ func disagree(t *testing.T, d directory, runtime string) (found []string) {
 
 // isCautious reports whether the agent says that it can't use what the loader would load: a
 // file that it does not follow, or one in which the entry would break pods.
-func isCautious(err error) bool { return err != nil && !entry.IsWaiting(err) }
+func isCautious(err error) bool { return err != nil && !conflist.IsWaiting(err) }
 
 // tree returns all files, and links as makeNode makes them.
 func tree(t *testing.T, directory string) map[string]string {

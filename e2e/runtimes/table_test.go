@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var all = []string{"ptp", "calico", "portmap", "capture-cni"}
@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 // its owner is gone: that is a fault, and it is over once the program is back.
 func TestProgramsGoMissing(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
+	for _, mode := range []report.Mode{report.Insert, report.DropIn, report.Owned} {
 		n := makeNode(t, directory{files: map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, programs: all})
 		a, binDir := agent{"cri-o", n}, n.bins[0]
 		lab.Check(t, a.place(mode))
@@ -105,7 +105,7 @@ func TestOwnerWrites(t *testing.T) {
 		"puts one in front": {"05-b.conflist": list("other", "ptp"), "10-a.conflist": good}, "links": {"10-a.conflist": "->a.real", "a.real": good},
 	}
 	for runtime, load := range oracles {
-		for _, mode := range []terms.Mode{terms.Insert, terms.DropIn, terms.Owned} {
+		for _, mode := range []report.Mode{report.Insert, report.DropIn, report.Owned} {
 			for act, after := range acts {
 				for step := range 4 {
 					n := makeNode(t, directory{files: map[string]string{"10-a.conflist": good}, programs: all})
@@ -166,14 +166,14 @@ func TestListChangesWhileItIsRead(t *testing.T) {
 		done <- err
 	}()
 	for range 200 {
-		_ = a.place(terms.Owned)
-		if text, err := os.ReadFile(filepath.Join(netDir, entry.OwnedName)); err == nil && !strings.HasSuffix(string(text), "}\n") {
+		_ = a.place(report.Owned)
+		if text, err := os.ReadFile(filepath.Join(netDir, conflist.OwnedName)); err == nil && !strings.HasSuffix(string(text), "}\n") {
 			t.Fatalf("torn: %s", text)
 		}
 	}
 	close(stop)
 	lab.Check(t, <-done)
-	lab.Check(t, errors.Join(a.place(terms.Owned), a.remove()))
+	lab.Check(t, errors.Join(a.place(report.Owned), a.remove()))
 	if diff := cmp.Diff(map[string]string{"05-a.conflist": list("first", "ptp"), "10-calico.conflist": list("second", "calico")}, tree(t, netDir)); diff != "" {
 		t.Error(diff)
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // kind is one of the things that an actor can do.
@@ -191,12 +191,12 @@ func disconnect(fd int) {
 func (r *run) expire(a action) error {
 	local, remote := r.ends(a.at)
 	return r.root.Do(func() error {
-		entries, _, err := conntrack.Entries(r.ctx, 1000, func(e conntrack.Entry) bool {
+		entries, _, err := kernel.Entries(r.ctx, 1000, func(e kernel.Entry) bool {
 			return e.Client == local && e.Server == remote || e.Client == remote && e.Server == local
 		})
 		if err != nil {
 			return err
 		}
-		return conntrack.Delete(r.ctx, entries)
+		return kernel.DeleteEntries(r.ctx, entries)
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // configure writes a setting of a host's network.
@@ -121,7 +121,7 @@ func TestLateCookie(t *testing.T) {
 				lab.Check(t, lab.StopListening(listener))
 				w.probe(t, out(app, podIP, 8080, direct), f)
 				if forgotten {
-					lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+					lab.Check(t, w.pod.Do(func() error { return kernel.FlushEntries(t.Context()) }))
 				}
 				drop()
 				_, err = client.Write([]byte{'.'})

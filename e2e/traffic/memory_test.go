@@ -13,7 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // memory is what conntrack has of a connection that nat never translated, before the
@@ -179,7 +179,7 @@ func (w world) waitForEntry(t *testing.T, client netip.AddrPort) {
 	t.Helper()
 	lab.Eventually(t, func() error {
 		return w.pod.Do(func() error {
-			found, _, err := conntrack.Entries(t.Context(), 1, func(e conntrack.Entry) bool { return e.Client == client })
+			found, _, err := kernel.Entries(t.Context(), 1, func(e kernel.Entry) bool { return e.Client == client })
 			if err == nil && len(found) == 0 {
 				err = fmt.Errorf("conntrack has nothing from %s", client)
 			}

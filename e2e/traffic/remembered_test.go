@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // waysOut are memories by which the application would connect past the proxy.
@@ -65,7 +65,7 @@ var simultaneousOpens = []memory{
 	{name: "a connection that the proxy hands on", families: onlySix, leave: func(t *testing.T, w world, client, server netip.AddrPort) {
 		socket, err := w.pod.Begin(lab.Connection{Owner: app, Device: "eth0", IgnoreResets: true, From: client, To: server})
 		lab.Check(t, err)
-		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))                                                            // as if its time was over
+		lab.Check(t, w.pod.Do(func() error { return kernel.FlushEntries(t.Context()) }))                                                        // as if its time was over
 		_ = ask(t, w.pod, lab.Connection{Owner: proxy, Mark: lab.ProxyMark, FreeBind: true, From: server, To: client, Limit: time.Millisecond}) // only the SYN matters
 		lab.Check(t, socket.Close())
 	}},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/trace"
 )
 
@@ -51,7 +51,7 @@ func TestTrace(t *testing.T) {
 			}
 			lab.Check(t, netns.Remove())
 			lab.Check(t, netns.Close())
-			lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(t.Context()) }))
+			lab.Check(t, w.pod.Do(func() error { return kernel.FlushEntries(t.Context()) }))
 			if t.Failed() {
 				t.Fatalf("pod %d of seed %d, %v", n, *seed, pod.Annotations)
 			}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/conntrack"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
@@ -188,7 +188,7 @@ func (w world) capture(t *testing.T, backend config.Backend, rs capture.Ruleset)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		lab.Check(t, netns.Namespace.Remove(ctx))
-		lab.Check(t, w.pod.Do(func() error { return conntrack.Flush(ctx) }))
+		lab.Check(t, w.pod.Do(func() error { return kernel.FlushEntries(ctx) }))
 	})
 	return netns
 }

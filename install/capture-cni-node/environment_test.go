@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // parsed returns the options that a command line and the environment set.
@@ -42,9 +42,9 @@ func TestEnvironment(t *testing.T) {
 			"strings and durations",
 			map[string]string{"CAPTURE_CNI_MODE": "insert", "CAPTURE_CNI_STATE_DIR": "/state", "CAPTURE_CNI_TOKEN_TTL": "1h"},
 			nil,
-			func(o *options) { o.Mode, o.StateDir, o.Credentials.TTL = terms.Insert, "/state", time.Hour },
+			func(o *options) { o.Mode, o.StateDir, o.Credentials.TTL = report.Insert, "/state", time.Hour },
 		},
-		{"the command line takes precedence", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.Mode = terms.Auto }},
+		{"the command line takes precedence", map[string]string{"CAPTURE_CNI_MODE": "insert"}, []string{"--mode=auto"}, func(o *options) { o.Mode = report.Auto }},
 		{
 			"a list replaces the default",
 			map[string]string{"CAPTURE_CNI_BIN_DIR": "/a,/b"},
@@ -87,7 +87,7 @@ func TestSkewIsExplained(t *testing.T) {
 		command := root()
 		command.SetArgs(strings.Fields(args))
 		err := command.ExecuteContext(t.Context())
-		if err == nil || strings.Contains(terms.SkewAdvice(err.Error()), "--set image.tag=") != want {
+		if err == nil || strings.Contains(report.SkewAdvice(err.Error()), "--set image.tag=") != want {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

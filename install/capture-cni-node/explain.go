@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
 func explainCommand(o *options) *cobra.Command {
@@ -75,7 +75,7 @@ func (o *options) explain(ctx context.Context, namespace, name, scope string, tr
 		if o.AgentSocket() == "" {
 			return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
 		}
-		return guard.ExplainWithoutSandbox(history.Directory(o.AgentSocket()), namespace, name)
+		return guard.ExplainWithoutSandbox(telemetry.HistoryDirectory(o.AgentSocket()), namespace, name)
 	}
 	packet, err := flags.packet()
 	if traced && err != nil {

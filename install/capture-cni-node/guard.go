@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -104,7 +104,7 @@ func (o *options) newGuard(settings guard.Settings, registry prometheus.Register
 		return nil, errors.New("agentSocket is empty in netconf, and the guard asks the agent for pods: expected a path, or no guard")
 	}
 	settings.Conf, settings.Socket, settings.BaselineDir = o.Entry.Conf, o.GuardSocket(), o.GuardDirectory()
-	settings.HistoryDir = history.Directory(o.AgentSocket())
+	settings.HistoryDir = telemetry.HistoryDirectory(o.AgentSocket())
 	if settings.Policy == guard.InPlace && settings.Conf.Backend != config.NFTables {
 		return nil, fmt.Errorf("--policy is %q: expected backend %q, netconf says %q: use report or evict, or no guard",
 			settings.Policy, config.NFTables, settings.Conf.Backend)

@@ -15,9 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // TestGuardProbe fails the kubelet's probe of a guard that is stuck, with the reason.
@@ -54,7 +52,7 @@ func TestProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		k := keeper.New(node.New(settings.Node{}, nil, nil, slog.New(slog.DiscardHandler)), func() error { return nil }, registry, slog.New(slog.DiscardHandler))
+		k := node.NewKeeper(node.New(node.Settings{}, nil, nil, slog.New(slog.DiscardHandler)), func() error { return nil }, registry, slog.New(slog.DiscardHandler))
 		handler := probes(k, registry)
 		expect := func(path string, status int, says string) {
 			t.Helper()

@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/lease"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // publish returns the task that publishes the state of node and pods in a Lease.
@@ -27,20 +27,20 @@ func (a *agent) publish() []task {
 		a.log.Warn("no Lease is written", "error", err)
 		return nil
 	}
-	settings := lease.Settings{
+	settings := kube.LeaseSettings{
 		Namespace: own.Namespace, Node: node, Holder: own.Name,
 		NodeUID: func() string { return nodeUID(access, node) },
 		State:   a.nodeState,
 	}
-	return []task{untilEnd(lease.New(settings, api, a.log).Run)}
+	return []task{untilEnd(kube.NewLeaseWriter(settings, api, a.log).Run)}
 }
 
 // nodeState joins what the agent knows of the node with what the guard knows of its pods.
-func (a *agent) nodeState(ctx context.Context) nodestate.State {
-	report := a.keeper.CurrentReport(ctx)
-	state := nodestate.State{
-		Version: config.OwnVersion(), Mode: report.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state,
-		Findings: report.Findings, Warning: report.Warning, Notes: report.Notes, Pods: a.podStates(),
+func (a *agent) nodeState(ctx context.Context) report.NodeState {
+	found := a.keeper.CurrentReport(ctx)
+	state := report.NodeState{
+		Version: config.OwnVersion(), Mode: found.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state,
+		Findings: found.Findings, Warning: found.Warning, Notes: found.Notes, Pods: a.podStates(),
 	}
 	if a.state == "absent" || a.BackendFault() != nil {
 		state.Backend = ""
@@ -49,7 +49,7 @@ func (a *agent) nodeState(ctx context.Context) nodestate.State {
 }
 
 // podStates returns the states of the pods, nil while no guard reports them.
-func (a *agent) podStates() *nodestate.Pods {
+func (a *agent) podStates() *report.Pods {
 	pods, err := guard.ReadSummary(a.GuardDirectory())
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		a.fault = ""

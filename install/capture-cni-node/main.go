@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/validate"
 )
 
@@ -26,7 +26,7 @@ func main() {
 	defer stop()
 	limitMemory("/sys/fs/cgroup")
 	if err := root().ExecuteContext(ctx); err != nil {
-		if advice := terms.SkewAdvice(err.Error()); advice != "" {
+		if advice := report.SkewAdvice(err.Error()); advice != "" {
 			err = fmt.Errorf("%w: if a chart passed it, %s", err, advice)
 		}
 		if !errors.Is(err, errCheckFailed) { // the report was printed

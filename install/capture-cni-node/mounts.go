@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -51,7 +51,7 @@ func (o *options) agentMounts() []string {
 // and the runtime.
 func (o *options) guardMounts() []string {
 	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()),
-		history.Directory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
+		telemetry.HistoryDirectory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
 }
 
 // socketDirectories returns the directories of the CRI sockets.

@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/node"
 )
 
 // TestDeletedMounts names each of the agent's directories that was deleted behind its mount,
 // as the node sees it.
 func TestDeletedMounts(t *testing.T) {
 	t.Parallel()
-	o := &options{Node: settings.Default(machine.New(t, nil))}
+	o := &options{Settings: node.DefaultSettings(machine.New(t, nil))}
 	o.TmpfilesDir = "/etc/tmpfiles.d"
 	o.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
 	o.sockets = []string{o.At("/run/containerd/containerd.sock")}

@@ -16,19 +16,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/socket"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // options are the flags of all commands on a node, and what they name.
 type options struct {
-	settings.Node
+	node.Settings
 	netConf, kubeconfig string
 	criSockets          []string
 	tryKernel           bool
@@ -43,7 +42,7 @@ type options struct {
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
-	o.Node = settings.Default("/")
+	o.Settings = node.DefaultSettings("/")
 	c := &o.Credentials
 	flags.StringVar(&o.Root, "root", o.Root, "path of the node's file system in the agent's own")
 	flags.StringVar((*string)(&o.Mode), "mode", string(o.Mode),
@@ -86,7 +85,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 func (o *options) prepare() (err error) {
 	var faults []error
 	switch o.Mode {
-	case terms.Auto, terms.DropIn, terms.Insert, terms.Owned, terms.Multus, terms.MultusChain:
+	case report.Auto, report.DropIn, report.Insert, report.Owned, report.Multus, report.MultusChain:
 	default:
 		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.Mode))
 	}
@@ -116,13 +115,13 @@ func (o *options) prepare() (err error) {
 		keys, err = host.ReadFile(o.netConf)
 		faults = append(faults, err)
 	}
-	o.Entry, err = entry.Parse(keys, o.Mode, o.StateDir, o.RunDir)
+	o.Entry, err = conflist.ParseEntry(keys, o.Mode, o.StateDir, o.RunDir)
 	faults = append(faults, err, o.readBackend())
 	switch pods := o.PodsSocket(); {
 	case err != nil:
-	case len(pods) > socket.MaxPath:
+	case len(pods) > host.MaxPath:
 		faults = append(faults,
-			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), socket.MaxPath))
+			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), host.MaxPath))
 	case pods == "" && !o.Credentials.OnNode:
 		faults = append(faults,
 			errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))

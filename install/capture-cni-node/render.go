@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
@@ -54,7 +54,7 @@ path through the rules, and what that assumes:
 			case manifest == "" && o.BackendFault() != nil:
 				return o.BackendFault()
 			case manifest == "":
-				text = string(entry.Indented(o.Entry.Text(o.Entry.Conf.Kubeconfig)))
+				text = string(conflist.Indented(o.Entry.Text(o.Entry.Conf.Kubeconfig)))
 			case traced:
 				text, err = o.traceText(pod, addresses, packet)
 			default:

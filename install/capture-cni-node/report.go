@@ -15,12 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/install/preflight"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -41,8 +39,8 @@ it describes the node, in the guard's container the pods:
 			if scope != scopeNode && scope != scopePods && scope != scopeAll {
 				return fmt.Errorf("--scope is %q: expected node, pods or all", scope)
 			}
-			parts := append([]bundle.Part{{Name: "about.txt", Write: aboutOf(command)}}, o.parts(command.Context(), scope, address)...)
-			return bundle.Write(command.Context(), command.OutOrStdout(), time.Now(), parts)
+			parts := append([]report.BundlePart{{Name: "about.txt", Write: aboutOf(command)}}, o.parts(command.Context(), scope, address)...)
+			return report.WriteBundle(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "address at which the agent, or the guard, serves its metrics")
@@ -57,24 +55,24 @@ const (
 	scopeAll  = "all"
 )
 
-func (o *options) parts(ctx context.Context, scope, address string) []bundle.Part {
-	parts := []bundle.Part{
+func (o *options) parts(ctx context.Context, scope, address string) []report.BundlePart {
+	parts := []report.BundlePart{
 		{Name: "kernel/version.txt", Write: kernelVersion},
 		{Name: "kernel/modules.txt", Write: kernelModules},
 		{Name: "metrics.txt", Write: metricsAt(address)},
 	}
 	if socket := o.AgentSocket(); socket != "" {
-		parts = append(parts, bundle.Part{Name: "adds.json", Write: recordsIn(history.Directory(socket))})
+		parts = append(parts, report.BundlePart{Name: "adds.json", Write: recordsIn(telemetry.HistoryDirectory(socket))})
 		if scope != scopePods { // they are not in the guard's container
-			parts = append(parts, bundle.Part{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
+			parts = append(parts, report.BundlePart{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
 		}
 	}
 	if scope != scopePods {
-		n := node.New(o.Node, nil, o.runtime, o.log)
+		n := node.New(o.Settings, nil, o.runtime, o.log)
 		parts = append(parts,
-			bundle.Part{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
-			bundle.Part{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any {
-				return preflight.Check(ctx, o.Node, o.runtime)
+			report.BundlePart{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
+			report.BundlePart{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any {
+				return node.Check(ctx, o.Settings, o.runtime)
 			})})
 		parts = append(parts, n.Evidence()...)
 	}
@@ -85,19 +83,19 @@ func (o *options) parts(ctx context.Context, scope, address string) []bundle.Par
 }
 
 // podParts returns a part for each pod of the mesh.
-func (o *options) podParts(ctx context.Context) []bundle.Part {
+func (o *options) podParts(ctx context.Context) []report.BundlePart {
 	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
 	var pods []string
 	if err == nil {
 		pods, err = g.Pods(ctx)
 	}
 	if err != nil {
-		return []bundle.Part{{Name: "pods", Write: func(context.Context, io.Writer) error { return err }}}
+		return []report.BundlePart{{Name: "pods", Write: func(context.Context, io.Writer) error { return err }}}
 	}
-	var parts []bundle.Part
+	var parts []report.BundlePart
 	for _, pod := range pods {
 		namespace, name, _ := strings.Cut(pod, "/")
-		parts = append(parts, bundle.Part{
+		parts = append(parts, report.BundlePart{
 			Name: "pods/" + namespace + "_" + name + ".json",
 			Write: func(ctx context.Context, out io.Writer) error {
 				explained, err := g.Explain(ctx, namespace, name)
@@ -112,7 +110,7 @@ func (o *options) podParts(ctx context.Context) []bundle.Part {
 // oldest.
 func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
-		records, err := received.ReadAll(directory)
+		records, err := telemetry.ReadAll(directory)
 		if err != nil {
 			return err
 		}

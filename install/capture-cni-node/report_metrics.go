@@ -14,13 +14,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/bundle"
-	"github.com/capture-cni/capture-cni/install/evict"
 	"github.com/capture-cni/capture-cni/install/guard"
-	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
@@ -95,7 +94,7 @@ func isKnownSample(line string) bool {
 		return false
 	}
 	for _, pair := range label.FindAllStringSubmatch(parts[2], -1) {
-		if !slices.Contains(knownLabels, pair[1]) || bundle.Plain(pair[2]) != pair[2] {
+		if !slices.Contains(knownLabels, pair[1]) || report.Plain(pair[2]) != pair[2] {
 			return false
 		}
 	}
@@ -112,7 +111,7 @@ func isKnownMetric(name string) bool {
 	if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 		return true
 	}
-	known := slices.Concat(keeper.Metrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), evict.Metrics())
+	known := slices.Concat(node.KeeperMetrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), kube.EvictorMetrics())
 	return slices.ContainsFunc(known, func(m metrics.Metric) bool {
 		suffix, found := strings.CutPrefix(name, m.Name)
 		return found && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, suffix) // the last three of a histogram

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/bundle"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // aboutOf writes the report's time, the agent's version, and the flags that the
@@ -44,7 +44,7 @@ func flagsOf(flags *pflag.FlagSet) string {
 		if at, err := url.Parse(value); err == nil && at.User != nil {
 			value = at.Scheme + "://" + at.Host // a URL may hold a password
 		}
-		words = append(words, "--"+flag.Name+"="+bundle.Plain(value))
+		words = append(words, "--"+flag.Name+"="+report.Plain(value))
 	})
 	return strings.Join(words, " ")
 }
@@ -73,7 +73,7 @@ func kernelModules(_ context.Context, out io.Writer) error {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if fields := strings.Fields(lines.Text()); len(fields) > 1 {
-			fmt.Fprintln(out, bundle.Plain(fields[0]), bundle.Plain(fields[1]))
+			fmt.Fprintln(out, report.Plain(fields[0]), report.Plain(fields[1]))
 		}
 	}
 	return lines.Err()

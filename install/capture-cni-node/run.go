@@ -15,13 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
-	"github.com/capture-cni/capture-cni/install/evict"
-	"github.com/capture-cni/capture-cni/install/keeper"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
-	"github.com/capture-cni/capture-cni/install/taint"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -68,7 +65,7 @@ type agent struct {
 	publishes, postsEvents, evicts bool
 
 	registry *prometheus.Registry
-	keeper   *keeper.Keeper
+	keeper   *node.Keeper
 	fault    string // of the guard's summary, the last one that was logged
 }
 
@@ -96,7 +93,7 @@ func (a *agent) run(ctx context.Context) error {
 		}, api, a.registry, a.log)
 	}
 	ready := func() error { return cmp.Or(a.refusals.Fault(), answerer.Ready()) }
-	a.keeper = keeper.New(node.New(a.Node, api, a.runtime, a.log), ready, a.registry, a.log)
+	a.keeper = node.NewKeeper(node.New(a.Settings, api, a.runtime, a.log), ready, a.registry, a.log)
 	server, err := httpServer(a.address, probes(a.keeper, a.registry), a.log)
 	if err != nil {
 		return err
@@ -144,7 +141,7 @@ func (a *agent) receive(isWatched func(record.PodRef) bool) (tasks []task, err e
 		tasks = append(tasks, untilEnd(events.Serve))
 	}
 	if a.evicts {
-		evictor, err := evict.New(api, a.Credentials.Node, a.Entry.Conf.Capture.Meshes, a.keeper.Ready, a.registry, a.log)
+		evictor, err := kube.NewEvictor(api, a.Credentials.Node, a.Entry.Conf.Capture.Meshes, a.keeper.Ready, a.registry, a.log)
 		if err != nil {
 			return nil, err
 		}
@@ -169,11 +166,11 @@ func (a *agent) removeTaint() ([]task, error) {
 		return nil, err
 	}
 	ready := func(ctx context.Context) error { return a.keeper.Accepts(ctx, pod) }
-	return []task{untilEnd(taint.NewRemover(api, node, a.untaint, ready, a.keeper.SetTainted, a.log).Run)}, nil
+	return []task{untilEnd(kube.NewTaintRemover(api, node, a.untaint, ready, a.keeper.SetTainted, a.log).Run)}, nil
 }
 
 // probes serves the kubelet's probes and the metrics.
-func probes(keeper *keeper.Keeper, registry *prometheus.Registry) http.Handler {
+func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		alive := keeper.Alive()

@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/testpod"
-	"github.com/capture-cni/capture-cni/install/testwire"
+	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 func testPodCommand() *cobra.Command {
@@ -26,7 +25,7 @@ func testPodCommand() *cobra.Command {
 
 func testProxyCommand() *cobra.Command {
 	mesh := config.DefaultSettings().Mesh
-	p := testpod.Proxy{}
+	p := validate.Proxy{}
 	command := &cobra.Command{
 		Use:   "proxy",
 		Short: "Stand in for the sidecar proxy: forward what is captured, and say so",
@@ -47,7 +46,7 @@ func testServerCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Answer connections as an application",
 		Args:  cobra.NoArgs,
-		RunE:  func(command *cobra.Command, _ []string) error { return testpod.Serve(command.Context(), ports) },
+		RunE:  func(command *cobra.Command, _ []string) error { return validate.Serve(command.Context(), ports) },
 	}
 	command.Flags().UintSliceVar(&ports, "port", nil, "port to listen at; can be repeated")
 	return command
@@ -70,7 +69,7 @@ func testClientCommand() *cobra.Command {
 				}
 				to = append(to, destination)
 			}
-			message, err := testwire.Encode(testpod.Connect(command.Context(), to, budget))
+			message, err := validate.Encode(validate.Connect(command.Context(), to, budget))
 			if err != nil {
 				return err
 			}

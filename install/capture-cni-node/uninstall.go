@@ -21,7 +21,7 @@ the runtime executes it to delete pods that were started with it. While an agent
 runs on the node, uninstall refuses: the agent would install everything again.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := node.New(o.Node, nil, nil, o.log).Uninstall(purge, force); err != nil {
+			if err := node.New(o.Settings, nil, nil, o.log).Uninstall(purge, force); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(command.OutOrStdout(), "the node is clean")

@@ -9,13 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/node"
-	"github.com/capture-cni/capture-cni/install/preflight"
 )
 
 func verifyCommand(o *options) *cobra.Command {
 	return queryCommand("verify", "Report whether the node is in the desired state",
 		func(ctx context.Context) (any, bool) {
-			report := node.New(o.Node, nil, o.runtime, o.log).Verify(ctx)
+			report := node.New(o.Settings, nil, o.runtime, o.log).Verify(ctx)
 			return report, report.Good()
 		})
 }
@@ -23,7 +22,7 @@ func verifyCommand(o *options) *cobra.Command {
 func preflightCommand(o *options) *cobra.Command {
 	return queryCommand("preflight", "Report what would prevent an installation on the node",
 		func(ctx context.Context) (any, bool) {
-			problems := preflight.Check(ctx, o.Node, o.runtime)
+			problems := node.Check(ctx, o.Settings, o.runtime)
 			return problems, !problems.Serious()
 		})
 }

@@ -140,13 +140,13 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	for _, text := range []string{string(list(entry)), string(list(entry, old))} {
-		if _, err := parse(t, []byte(text)).With([]byte(entry)); !errors.Is(err, ErrNoInterfacePlugin) {
+		if _, err := parse(t, []byte(text)).With([]byte(entry)); !errors.Is(err, errNoInterfacePlugin) {
 			t.Errorf("%s: got %v", text, err)
 		}
-		if _, err := parse(t, []byte(text)).Without(); !errors.Is(err, ErrNoInterfacePlugin) {
+		if _, err := parse(t, []byte(text)).Without(); !errors.Is(err, errNoInterfacePlugin) {
 			t.Errorf("%s: got %v", text, err)
 		}
-		if _, err := Embed(parse(t, []byte(text)), "", []byte(entry)); !errors.Is(err, ErrNoInterfacePlugin) {
+		if _, err := embed(parse(t, []byte(text)), "", []byte(entry)); !errors.Is(err, errNoInterfacePlugin) {
 			t.Errorf("%s: got %v", text, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestBroken(t *testing.T) {
 
 func TestFromConf(t *testing.T) {
 	t.Parallel()
-	list, err := FromConf(read(t, "testdata/plain.conf"))
+	list, err := fromConf(read(t, "testdata/plain.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestFromConf(t *testing.T) {
 	if got := parse(t, list); got.Name != "mynet" || got.CNIVersion != "0.3.1" || len(got.Plugins) != 1 || got.HasOurs() {
 		t.Errorf("got %+v", got)
 	}
-	if _, err := FromConf([]byte("{")); err == nil {
+	if _, err := fromConf([]byte("{")); err == nil {
 		t.Error("a truncated file was read")
 	}
 }
@@ -195,12 +195,12 @@ func TestEmbed(t *testing.T) {
 func expectEmbedded(t *testing.T, plugins string, want []string) {
 	t.Helper()
 	text := []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[` + plugins + `]}`)
-	source := Source("10-n.conflist", text)
-	got, err := Embed(parse(t, text), source, []byte(entry))
+	source := source("10-n.conflist", text)
+	got, err := embed(parse(t, text), source, []byte(entry))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := SourceOf(got); found != source || !strings.HasPrefix(found, "10-n.conflist sha256:") || SourceOf(text) != "" {
+	if found := sourceOf(got); found != source || !strings.HasPrefix(found, "10-n.conflist sha256:") || sourceOf(text) != "" {
 		t.Errorf("the source is %q, want %q", found, source)
 	}
 	var types []string

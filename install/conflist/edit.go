@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// ErrNoInterfacePlugin is the error for a list without a plugin that creates the
+// errNoInterfacePlugin is the error for a list without a plugin that creates the
 // pod's interface.
-var ErrNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
+var errNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
 
 // With returns the list's text with our entry: once, with this content, and after
 // the interface plugin and those of other meshes. An up-to-date list is returned
 // unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
 	if !l.HasOthers() {
-		return nil, ErrNoInterfacePlugin
+		return nil, errNoInterfacePlugin
 	}
 	afterOther := slices.IndexFunc(l.Plugins, isOther)
 	kept := slices.IndexFunc(l.Plugins[afterOther:], Plugin.isOurs)
@@ -36,7 +36,7 @@ func (l *List) With(entry []byte) ([]byte, error) {
 // With was given, unless the list was edited in between.
 func (l *List) Without() ([]byte, error) {
 	if !l.HasOthers() {
-		return nil, ErrNoInterfacePlugin
+		return nil, errNoInterfacePlugin
 	}
 	return l.without(Plugin.isOurs).text, nil
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist edits CNI configuration lists losslessly: everything but our
-// entry keeps its bytes, including unknown keys, numbers beyond float64 and the
-// indentation. It is pure.
+// Package conflist places the plugin's entry in the runtime's CNI configuration, in each
+// mode, and finds the list that the runtime loads. It edits lists losslessly: everything
+// but our entry keeps its bytes, including unknown keys, numbers beyond float64 and the
+// indentation.
 package conflist
 
 import (
@@ -15,7 +16,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // PluginType is the type of our entry.
@@ -41,13 +42,13 @@ type Plugin struct {
 
 // OtherMesh reports whether the plugin captures pods for another mesh, or for Istio.
 func (p Plugin) OtherMesh() bool {
-	return p.IsIstioCNI() || slices.Contains(terms.MeshPlugins(), p.Type)
+	return p.IsIstioCNI() || slices.Contains(report.MeshPlugins(), p.Type)
 }
 
 // IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as
 // capture-cni. Older installers put a prefix before its name.
 func (p Plugin) IsIstioCNI() bool {
-	return p.Type == terms.IstioCNI || strings.HasSuffix(p.Type, "-"+terms.IstioCNI)
+	return p.Type == report.IstioCNI || strings.HasSuffix(p.Type, "-"+report.IstioCNI)
 }
 
 // isAmbient reports whether an entry of istio-cni has ambient mode enabled.

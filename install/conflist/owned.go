@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// FromConf returns a list with a plain .conf as its only plugin, so that With can
+// fromConf returns a list with a plain .conf as its only plugin, so that With can
 // add our entry. It keeps the name, by which IPAM plugins store their leases.
-func FromConf(conf []byte) ([]byte, error) {
+func fromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
 		return nil, fmt.Errorf("reading a configuration: %w", withoutContent(err))
@@ -34,13 +34,13 @@ func FromConf(conf []byte) ([]byte, error) {
 // ignore unknown keys.
 const sourceKey = "capture-cni.io/source"
 
-// Source returns a file's name and the hash of its content.
-func Source(file string, text []byte) string {
+// source returns a file's name and the hash of its content.
+func source(file string, text []byte) string {
 	return fmt.Sprintf("%s sha256:%x", file, sha256.Sum256(text))
 }
 
-// SourceOf returns the source of an embedding list, empty for any other list.
-func SourceOf(list []byte) string {
+// sourceOf returns the source of an embedding list, empty for any other list.
+func sourceOf(list []byte) string {
 	var fields map[string]json.RawMessage
 	var source string
 	if json.Unmarshal(list, &fields) != nil || json.Unmarshal(fields[sourceKey], &source) != nil {
@@ -49,10 +49,10 @@ func SourceOf(list []byte) string {
 	return source
 }
 
-// Embed returns a copy of the primary list with our entry and without istio-cni's, which
+// embed returns a copy of the primary list with our entry and without istio-cni's, which
 // captures the same pods. With ambient mode enabled, istio-cni stays: ambient pods need it.
 // The copy names its source.
-func Embed(primary *List, source string, entry []byte) ([]byte, error) {
+func embed(primary *List, source string, entry []byte) ([]byte, error) {
 	text, err := primary.without(func(p Plugin) bool { return p.IsIstioCNI() && !p.Ambient }).With(entry)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// CheckPlugin returns why libcni can't load the configuration of one plugin from a
+// checkPlugin returns why libcni can't load the configuration of one plugin from a
 // network's directory. The error quotes none of its content.
-func CheckPlugin(text []byte) error {
+func checkPlugin(text []byte) error {
 	_, err := libcni.NetworkPluginConfFromBytes(text)
 	if err == nil {
 		return nil

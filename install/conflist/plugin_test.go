@@ -37,7 +37,7 @@ func TestCheckPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, loadErr := libcni.NetworkPluginConfsFromFiles(directory, "chain")
-		err := CheckPlugin([]byte(text))
+		err := checkPlugin([]byte(text))
 		if (err == nil) != (loadErr == nil) {
 			t.Errorf("%s: %v, and libcni says %v", text, err, loadErr)
 		}

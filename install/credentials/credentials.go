@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Files next to the kubeconfig.
@@ -32,18 +33,32 @@ const (
 // Names are the names of all files of the credentials.
 func Names() []string { return []string{config.KubeconfigName, TokenName, CAName} }
 
+// Settings are what the plugin reads pods with while the agent does not answer.
+type Settings struct {
+	OnNode bool          // false: no credentials on the node, and no program to use them
+	Pod    record.PodRef // the agent's own, for the canary that precedes their removal
+	kube.TokenSpec
+	Server string // URL of the API server, as the node reaches it
+	CAFile string // in the agent's own file system
+}
+
 // Store writes and renews the plugin's credentials.
 type Store struct {
-	settings settings.Node
-	api      *kube.Client
-	requests requests
+	settings    Settings
+	root        string   // where the agent sees the node's file system
+	directories []string // where credentials are written, in the order of preference
+	api         *kube.Client
+	requests    requests
 }
 
 // New returns a Store that has requested no token. api may be nil where nothing is
 // written.
-func New(settings settings.Node, api *kube.Client) *Store {
-	return &Store{settings: settings, api: api}
+func New(root string, directories []string, settings Settings, api *kube.Client) *Store {
+	return &Store{settings: settings, root: root, directories: directories, api: api}
 }
+
+// at returns a path of the node as the agent sees it.
+func (c *Store) at(path string) string { return filepath.Join(c.root, path) }
 
 // State is of the credentials on the node.
 type State struct {
@@ -57,7 +72,7 @@ type State struct {
 // renewal. renew requests a new token whatever the old one's age. With an error, the
 // credentials on the node are still valid unless the returned secrets are zero.
 func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
-	ca, err := host.ReadFile(c.settings.Credentials.CAFile)
+	ca, err := host.ReadFile(c.settings.CAFile)
 	if err != nil {
 		return State{}, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
@@ -65,10 +80,10 @@ func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	if token == "" {
 		return State{}, requestErr
 	}
-	for _, directory := range c.settings.CredentialDirs() {
+	for _, directory := range c.directories {
 		err = c.write(directory, ca, token)
 		if err == nil {
-			return State{directory + "/" + config.KubeconfigName, valid, FirstExpiry(ca), directory != c.settings.StateDir}, requestErr
+			return State{directory + "/" + config.KubeconfigName, valid, FirstExpiry(ca), directory != c.directories[0]}, requestErr
 		}
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
 			break
@@ -102,7 +117,7 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 		return current, valid, c.requests.clocks
 	}
 	if c.requests.isDue(now) {
-		spec := c.settings.Credentials.TokenSpec
+		spec := c.settings.TokenSpec
 		spec.NodeExisted = current != "" && boundNode(current) == spec.Node && now.Before(valid.Expires)
 		token, err := c.api.RequestToken(ctx, spec)
 		var fresh Lifetime
@@ -124,14 +139,14 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 // isOfAnotherNode reports whether a token is bound to another Node than this agent's:
 // it ends with that one.
 func (c *Store) isOfAnotherNode(token string) bool {
-	bound, own := boundNode(token), c.settings.Credentials.Node
+	bound, own := boundNode(token), c.settings.Node
 	return bound != "" && own != "" && bound != own
 }
 
 // CurrentToken returns the token that expires last, and its directory.
 func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
-	for _, dir := range c.settings.CredentialDirs() {
-		content, err := host.ReadFile(c.settings.At(dir) + "/" + TokenName)
+	for _, dir := range c.directories {
+		content, err := host.ReadFile(c.at(dir) + "/" + TokenName)
 		if err != nil {
 			continue
 		}
@@ -144,7 +159,7 @@ func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
 
 // write replaces files that differ. The kubeconfig comes last, as it refers to the others.
 func (c *Store) write(directory string, ca []byte, token string) (err error) {
-	dir, err := host.MakeDir(c.settings.At(directory))
+	dir, err := host.MakeDir(c.at(directory))
 	if err != nil {
 		return err
 	}
@@ -170,7 +185,7 @@ func (c *Store) write(directory string, ca []byte, token string) (err error) {
 func (c *Store) kubeconfig(directory string) ([]byte, error) {
 	const name = "capture-cni"
 	content := clientcmdapi.NewConfig()
-	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Credentials.Server, CertificateAuthority: directory + "/" + CAName}
+	content.Clusters[name] = &clientcmdapi.Cluster{Server: c.settings.Server, CertificateAuthority: directory + "/" + CAName}
 	content.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: directory + "/" + TokenName}
 	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	content.CurrentContext = name
@@ -185,7 +200,7 @@ func (c *Store) kubeconfig(directory string) ([]byte, error) {
 // after its signing key was replaced.
 func (c *Store) IsRejected(ctx context.Context) bool {
 	_, token, _ := c.CurrentToken()
-	rejected := token != "" && kube.RejectsToken(ctx, c.settings.Credentials.Server, c.settings.Credentials.CAFile, token)
+	rejected := token != "" && kube.RejectsToken(ctx, c.settings.Server, c.settings.CAFile, token)
 	if !rejected {
 		c.requests.rejected = 0
 	}
@@ -211,16 +226,16 @@ func (c *Store) ClockFault() error { return c.requests.clocks }
 // Fault returns why the plugin can't read a pod with the credentials on the node, and
 // the kubeconfig that it would use.
 func (c *Store) Fault() (kubeconfig string, err error) {
-	kubeconfig = c.settings.StateDir + "/" + config.KubeconfigName
+	kubeconfig = c.directories[0] + "/" + config.KubeconfigName
 	directory, token, valid := c.CurrentToken()
 	if token == "" {
-		return kubeconfig, fmt.Errorf("%s contains no token", c.settings.StateDir)
+		return kubeconfig, fmt.Errorf("%s contains no token", c.directories[0])
 	}
 	if !time.Now().Before(valid.Expires) {
 		return kubeconfig, fmt.Errorf("the token expired at %s", valid.Expires.Format(time.RFC3339))
 	}
 	for _, name := range []string{config.KubeconfigName, CAName} {
-		if _, err := os.Stat(c.settings.At(directory) + "/" + name); err != nil {
+		if _, err := os.Stat(c.at(directory) + "/" + name); err != nil {
 			return directory + "/" + config.KubeconfigName, fmt.Errorf("checking the credentials: %w", err)
 		}
 	}

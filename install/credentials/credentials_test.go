@@ -18,13 +18,15 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // tokenUntil is a token that expires at a time.
 func tokenUntil(expires time.Time) string {
 	return jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, expires.Add(-time.Hour).Unix(), expires.Unix()))
 }
+
+// directories are where an agent writes credentials unless its flags say otherwise.
+var directories = []string{"/var/lib/capture-cni", "/run/capture-cni"}
 
 // TestYoungerToken goes where the younger token is: the agent renews it in the
 // run directory while the disk of the state directory is full.
@@ -43,7 +45,7 @@ func TestYoungerToken(t *testing.T) {
 		"no longer full":  {map[string]string{state + "/token": young, run + "/token": old}, state},
 		"expired":         {map[string]string{run + "/token": tokenUntil(time.Now().Add(-time.Hour))}, state},
 	} {
-		kubeconfig, fault := New(settings.Default(machine.New(t, tt.files)), nil).Fault()
+		kubeconfig, fault := New(machine.New(t, tt.files), directories, Settings{}, nil).Fault()
 		if want := tt.want + "/kubeconfig"; kubeconfig != want || tt.files == nil && fault.Error() != state+" contains no token" {
 			t.Errorf("%s: %s, want %s; %v", name, kubeconfig, want, fault)
 		}
@@ -53,13 +55,14 @@ func TestYoungerToken(t *testing.T) {
 // TestCredentialsArePrivate lets no other user read the token or list its directory.
 func TestCredentialsArePrivate(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Default(machine.New(t, nil))
-	wanted.Credentials.Server = "https://api.test"
-	c := New(wanted, nil)
+	root := machine.New(t, nil)
+	var wanted Settings
+	wanted.Server = "https://api.test"
+	c := New(root, directories, wanted, nil)
 	if err := c.write("/var/lib/capture-cni", []byte("CA"), "token"); err != nil {
 		t.Fatal(err)
 	}
-	directory := c.settings.At("/var/lib/capture-cni")
+	directory := c.at("/var/lib/capture-cni")
 	access, err := clientcmd.LoadFromFile(directory + "/" + config.KubeconfigName)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +89,7 @@ func TestHalfOfTheCredentials(t *testing.T) {
 			t.Fatalf("the files are %s", got)
 		}
 		for _, lost := range Names() {
-			c := New(settings.Default(machine.New(t, nil)), nil)
+			c := New(machine.New(t, nil), directories, Settings{}, nil)
 			token := tokenUntil(time.Now().Add(time.Hour))
 			if err := c.write(directory, []byte("CA"), token); err != nil {
 				t.Fatal(err)
@@ -94,7 +97,7 @@ func TestHalfOfTheCredentials(t *testing.T) {
 			if _, err := c.Fault(); err != nil {
 				t.Errorf("all are in %s: %v", directory, err)
 			}
-			if err := os.Remove(c.settings.At(directory) + "/" + lost); err != nil {
+			if err := os.Remove(c.at(directory) + "/" + lost); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := c.Fault(); err == nil {
@@ -131,21 +134,22 @@ func TestFallback(t *testing.T) {
 			return errors.Join(os.Remove(state), os.WriteFile(state, nil, 0o600))
 		}, ""},
 	} {
-		wanted := settings.Default(machine.New(t, map[string]string{
+		root := machine.New(t, map[string]string{
 			"/run/capture-cni/token": tokenUntil(time.Now().Add(time.Hour)), "/ca.crt": "CA", "/var/lib/other": "",
-		}))
-		wanted.Credentials.CAFile = wanted.At("/ca.crt")
-		state := wanted.At(wanted.StateDir)
+		})
+		var wanted Settings
+		wanted.CAFile = filepath.Join(root, "/ca.crt")
+		state := filepath.Join(root, directories[0])
 		if err := errors.Join(os.Mkdir(state, 0o700), test.prepare(state)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(state, unix.MNT_DETACH) })
 		for range 2 {
-			got, err := New(wanted, nil).Ensure(t.Context(), false)
+			got, err := New(root, directories, wanted, nil).Ensure(t.Context(), false)
 			if (err != nil) != (test.want == "") {
 				t.Errorf("%s: %v", name, err)
 			}
-			if err == nil && (got.Kubeconfig != test.want+"/kubeconfig" || got.Fallback != (test.want == wanted.RunDir)) {
+			if err == nil && (got.Kubeconfig != test.want+"/kubeconfig" || got.Fallback != (test.want == directories[1])) {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}

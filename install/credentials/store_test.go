@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // issuer is an API server that answers requests of tokens in one way.
@@ -108,10 +108,11 @@ func TestEnsure(t *testing.T) {
 				}
 				client, err := kube.New(&rest.Config{Host: "http://api.test", Transport: api})
 				lab.Check(t, err)
-				wanted := settings.Default(machine.New(t, files))
-				wanted.Credentials.CAFile, wanted.Credentials.Node = wanted.At("/ca.crt"), tt.own
-				wanted.Credentials.Namespace, wanted.Credentials.ServiceAccount = "capture-cni", "capture-cni"
-				store := New(wanted, client)
+				root := machine.New(t, files)
+				var wanted Settings
+				wanted.CAFile, wanted.Node = filepath.Join(root, "/ca.crt"), tt.own
+				wanted.Namespace, wanted.ServiceAccount = "capture-cni", "capture-cni"
+				store := New(root, directories, wanted, client)
 				for range 2 { // the second time, too soon after a request that failed
 					state, err := store.Ensure(t.Context(), tt.renew && len(api.asked) == 0)
 					if got := fmt.Sprint(err); got != tt.fault && (tt.fault != "" || err != nil) {
@@ -121,7 +122,7 @@ func TestEnsure(t *testing.T) {
 						t.Errorf("the state is %+v", state)
 					}
 				}
-				content, err := os.ReadFile(wanted.At(state + "/token"))
+				content, err := os.ReadFile(filepath.Join(root, state+"/token"))
 				got := "none"
 				switch {
 				case tt.age >= time.Hour && string(content) == current: // it stays, expired
@@ -144,9 +145,10 @@ func TestEnsure(t *testing.T) {
 // TestWithoutCA writes nothing.
 func TestWithoutCA(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Default(machine.New(t, map[string]string{"/run/capture-cni/token": tokenUntil(time.Now().Add(time.Hour))}))
-	wanted.Credentials.CAFile = wanted.At("/ca.crt")
-	state, err := New(wanted, nil).Ensure(t.Context(), false)
+	root := machine.New(t, map[string]string{"/run/capture-cni/token": tokenUntil(time.Now().Add(time.Hour))})
+	var wanted Settings
+	wanted.CAFile = filepath.Join(root, "/ca.crt")
+	state, err := New(root, directories, wanted, nil).Ensure(t.Context(), false)
 	if state != (State{}) || !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the cluster's CA: ") {
 		t.Errorf("%+v, %v", state, err)
 	}
@@ -184,12 +186,13 @@ func TestIsRejected(t *testing.T) {
 	lab.Check(t, err)
 	defer server.Close()
 	server.IssueTokens(time.Hour)
-	wanted := settings.Default(machine.New(t, map[string]string{"/ca.crt": string(server.Cert.PEM)}))
-	wanted.Credentials.CAFile, wanted.Credentials.Server = wanted.At("/ca.crt"), server.URL
-	wanted.Credentials.Namespace, wanted.Credentials.ServiceAccount = "capture-cni", "capture-cni"
+	root := machine.New(t, map[string]string{"/ca.crt": string(server.Cert.PEM)})
+	var wanted Settings
+	wanted.CAFile, wanted.Server = filepath.Join(root, "/ca.crt"), server.URL
+	wanted.Namespace, wanted.ServiceAccount = "capture-cni", "capture-cni"
 	client, err := kube.New(&rest.Config{Host: server.URL, BearerToken: server.Token(), TLSClientConfig: rest.TLSClientConfig{CAData: server.Cert.PEM}})
 	lab.Check(t, err)
-	store := New(wanted, client)
+	store := New(root, directories, wanted, client)
 	if store.IsRejected(t.Context()) {
 		t.Error("no token is rejected")
 	}

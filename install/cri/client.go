@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cri makes every request of the agent and of the guard to the node's
-// container runtime.
+// Package cri makes every request of the agent and of the guard to the node's container
+// runtime, and reads the runtime's own configuration.
 package cri
 
 import (

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // server is a runtime that has one sandbox.
@@ -73,7 +73,7 @@ func TestConnectsAgain(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			version, err = client.Version(t.Context())
 		}
-		if err != nil || client.Socket() != socket || version != (terms.Runtime{Name: "containerd", Version: "2.1.0"}) {
+		if err != nil || client.Socket() != socket || version != (report.Runtime{Name: "containerd", Version: "2.1.0"}) {
 			t.Fatalf("with a runtime: %v, %v", version, err)
 		}
 		stop()

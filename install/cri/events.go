@@ -11,7 +11,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // ErrNoEvents means that the runtime sends no events, or would take them from the
@@ -49,12 +49,12 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 }
 
 // Version returns the name and the version of the runtime.
-func (c *Client) Version(ctx context.Context) (terms.Runtime, error) {
+func (c *Client) Version(ctx context.Context) (report.Runtime, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	answer, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
-		return terms.Runtime{}, c.failed("asking the runtime for its version", err)
+		return report.Runtime{}, c.failed("asking the runtime for its version", err)
 	}
-	return terms.Runtime{Name: answer.RuntimeName, Version: answer.RuntimeVersion}, nil
+	return report.Runtime{Name: answer.RuntimeName, Version: answer.RuntimeVersion}, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -36,7 +36,7 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed || historyDir == "" {
 		return
 	}
-	add, err := history.Last(historyDir, sandbox.UID)
+	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
 	if err != nil || add.Sandbox != sandbox.ID || add.Verdict != record.Captured || !capture.IsStamp(add.Stamp) {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -67,10 +67,10 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
 			Cause:   capture.NamespaceExcluded,
 			Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace),
 		}
-		return nil, Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
+		return nil, Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
 	}
 	if w.later { // not repaired: no edit of a running pod decides on its capture
-		return nil, Finding{State: terms.InjectedLater, Reason: "it was not injected when its sandbox was made, " +
+		return nil, Finding{State: report.InjectedLater, Reason: "it was not injected when its sandbox was made, " +
 			"and its annotations were edited since: replace the pod, and find out who edited it"}
 	}
 	if w.sandbox.NetworkError != nil {
@@ -94,7 +94,7 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
 		w.desired = newDesired(answer, fresh.Exemption)
 	}
 	if w.desired.exemption.Cause != "" {
-		return nil, Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
+		return nil, Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
 	}
 	return nil, Finding{}
 }

@@ -11,10 +11,9 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -27,16 +26,16 @@ var ErrNotHere = errors.New("this node does not run the pod")
 // Explain returns what is known of one pod: its annotations at creation and now, its
 // state, its rules in the kernel, and its last ADD. It changes nothing. Of a pod whose
 // sandbox does not run only the last ADD is known. Errors: ErrNotHere.
-func (g *Guard) Explain(ctx context.Context, namespace, name string) (explain.Pod, error) {
+func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {
 		return ExplainWithoutSandbox(g.settings.HistoryDir, namespace, name)
 	}
 	if err != nil {
-		return explain.Pod{}, err
+		return report.Explanation{}, err
 	}
-	p := explain.Pod{
-		Form:      explain.Form,
+	p := report.Explanation{
+		Form:      report.ExplanationForm,
 		Namespace: namespace,
 		Name:      name,
 		UID:       sandbox.UID,
@@ -83,21 +82,23 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 
 // ExplainWithoutSandbox returns the last ADD of a pod of this name, whose sandbox is not
 // known: its ADD fails or waits, or the pod has ended. Errors: ErrNotHere.
-func ExplainWithoutSandbox(historyDir, namespace, name string) (explain.Pod, error) {
+func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
 	var records []record.Record
 	var err error
 	if historyDir != "" {
-		records, err = received.ReadAll(historyDir)
+		records, err = telemetry.ReadAll(historyDir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explain.Pod{}, err
+		return report.Explanation{}, err
 	}
 	for _, add := range slices.Backward(records) {
 		if add.Pod.Namespace == namespace && add.Pod.Name == name {
-			return explain.Pod{Form: explain.Form, Namespace: namespace, Name: name, UID: add.Pod.UID, Sandbox: add.Sandbox, Add: &add}, nil
+			return report.Explanation{
+				Form: report.ExplanationForm, Namespace: namespace, Name: name, UID: add.Pod.UID, Sandbox: add.Sandbox, Add: &add,
+			}, nil
 		}
 	}
-	return explain.Pod{}, fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
+	return report.Explanation{}, fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
 }
 
 // Pods returns the pods of the mesh that run, as namespace/name.
@@ -112,7 +113,7 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 }
 
 // explainAnnotations adds the annotations that decide on capture, and their edits.
-func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *explain.Pod) {
+func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
@@ -124,7 +125,7 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	}
 	for _, mesh := range config.Meshes() {
 		for _, annotation := range capture.Annotations(mesh) { // the value of any other may be a secret
-			a := explain.Annotation{Key: annotation.Key, Created: valueOf(annotation, created), Now: valueOf(annotation, now)}
+			a := report.PodAnnotation{Key: annotation.Key, Created: valueOf(annotation, created), Now: valueOf(annotation, now)}
 			if a.Created != nil || a.Now != nil {
 				p.Annotations = append(p.Annotations, a)
 			}
@@ -133,22 +134,22 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 }
 
 // valueOf returns the value of an annotation, nil for none.
-func valueOf(annotation capture.Annotation, all map[string]string) *explain.Value {
+func valueOf(annotation capture.Annotation, all map[string]string) *report.Value {
 	value, exists := all[annotation.Key]
 	switch {
 	case !exists:
 		return nil
 	case annotation.Form == "any":
-		return &explain.Value{Hidden: true}
-	case len(value) > explain.MaxValue:
-		return &explain.Value{Text: value[:explain.MaxValue], Bytes: len(value)}
+		return &report.Value{Hidden: true}
+	case len(value) > report.MaxValue:
+		return &report.Value{Text: value[:report.MaxValue], Bytes: len(value)}
 	}
-	return &explain.Value{Text: value}
+	return &report.Value{Text: value}
 }
 
 // explainKernel is about what an examination observed, and enters the namespace where it
 // observed nothing.
-func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*explain.Kernel, error) {
+func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*report.Kernel, error) {
 	if o.Generation == 0 {
 		netns, err := podnet.Open(ctx, w.sandbox.NetNS)
 		if err != nil {
@@ -162,12 +163,12 @@ func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*expl
 	if o.Backend == "" && o.RulesFault != nil {
 		return nil, o.RulesFault
 	}
-	return &explain.Kernel{Backend: string(o.Backend), Stamp: o.Stamp, Expected: w.desired.stamp, Foreign: o.Foreign, Refused: o.Refused}, nil
+	return &report.Kernel{Backend: string(o.Backend), Stamp: o.Stamp, Expected: w.desired.stamp, Foreign: o.Foreign, Refused: o.Refused}, nil
 }
 
 // explainAdd adds the record of the pod's last ADD.
-func explainAdd(historyDir string, sandbox cri.Sandbox, p *explain.Pod) {
-	add, err := history.Last(historyDir, sandbox.UID)
+func explainAdd(historyDir string, sandbox cri.Sandbox, p *report.Explanation) {
+	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p.AddUnknown = "no agent received a record of it"

@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -149,7 +149,7 @@ func writeHistory(t *testing.T, records ...record.Record) (dir string) {
 	dir = filepath.Join(t.TempDir(), "adds")
 	lab.Check(t, os.Mkdir(dir, 0o700))
 	for _, r := range records {
-		lab.Check(t, history.Record(dir, r, false))
+		lab.Check(t, telemetry.KeepRecord(dir, r, false))
 	}
 	return dir
 }

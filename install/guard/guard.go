@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Policy is what the guard does with a pod that lacks the desired rules.
@@ -162,7 +162,7 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 
 // pauseAfter returns how long after its finding a pod is examined again.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
-	if w.finding.State == terms.Unknown || w.isMissing() {
+	if w.finding.State == report.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
 	}
 	return g.settings.Round
@@ -180,8 +180,8 @@ func (g *Guard) noteReported() {
 }
 
 // isReported reports whether the agent has the record of an outdated pod.
-func isReported(found terms.State, reported, sent bool) bool {
-	return found == terms.Unknown && reported || found == terms.Outdated && (reported || sent)
+func isReported(found report.PodState, reported, sent bool) bool {
+	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }
 
 // save stores a pod's baseline. One that can't be stored stays in memory, and the next
@@ -215,9 +215,9 @@ func (g *Guard) report(w *watched, before Finding) {
 	switch {
 	case w.finding.Repaired != "":
 		log.Warn("repaired the pod's capture rules", "found", w.finding.Repaired, "reason", w.finding.Reason)
-	case w.finding.State == terms.Captured:
+	case w.finding.State == report.Captured:
 		log.Debug("the pod is captured", "reason", w.finding.Reason)
-	case w.finding.State == terms.Exempt:
+	case w.finding.State == report.Exempt:
 		log.Info("the pod is in the mesh and exempt from capture", "cause", w.desired.exemption.Cause, "reason", w.finding.Reason)
 	default:
 		log.Warn("the pod is not in the desired state", "reason", w.finding.Reason)

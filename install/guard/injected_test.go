@@ -9,8 +9,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
@@ -20,11 +20,11 @@ func TestInjectedLater(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*cri.Sandbox)
-		want   terms.State // "" for a pod that is not watched
-		asked  int         // requests for the pod
+		want   report.PodState // "" for a pod that is not watched
+		asked  int             // requests for the pod
 	}{
-		"later":              {func(*cri.Sandbox) {}, terms.InjectedLater, 0},
-		"excluded":           {func(s *cri.Sandbox) { s.Namespace = "excluded" }, terms.Exempt, 0},
+		"later":              {func(*cri.Sandbox) {}, report.InjectedLater, 0},
+		"excluded":           {func(s *cri.Sandbox) { s.Namespace = "excluded" }, report.Exempt, 0},
 		"the node's network": {func(s *cri.Sandbox) { s.NetNS = "" }, "", 0},
 		"another pod":        {func(s *cri.Sandbox) { s.UID = "another" }, "", 0},
 	} {
@@ -34,7 +34,7 @@ func TestInjectedLater(t *testing.T) {
 			n.uids = []string{"uid-of-web"}
 			n.sandbox.Annotations = nil
 			tt.change(&n.sandbox)
-			expectWatched := func(when string, want terms.State) {
+			expectWatched := func(when string, want report.PodState) {
 				t.Helper()
 				g.Round(t.Context()) // asks for the pods that are injected now
 				g.Round(t.Context())
@@ -43,7 +43,7 @@ func TestInjectedLater(t *testing.T) {
 				}
 			}
 			expectWatched("injected", tt.want)
-			if tt.want == terms.InjectedLater {
+			if tt.want == report.InjectedLater {
 				expectText(t, explained(t, g, "shop"), []string{"state        injected_later\n", "sidecar.istio.io/status: nothing; now "}, nil)
 			}
 			n.uids = nil
@@ -66,7 +66,7 @@ func TestIsolatedSandbox(t *testing.T) {
 			g.Round(t.Context())
 		}
 		sent := receive(t, conn)
-		if len(sent) != 1 || sent[0].Verdict != received.Found || sent[0].Reason != received.Uncaptured || !strings.Contains(sent[0].Message, "network stack") {
+		if len(sent) != 1 || sent[0].Verdict != telemetry.Found || sent[0].Reason != telemetry.Uncaptured || !strings.Contains(sent[0].Message, "network stack") {
 			t.Errorf("%s: reported %+v", policy, sent)
 		}
 		if requests := slices.DeleteFunc(n.asked, func(r lookup.Request) bool { return r.Injected }); len(requests) != 2 {

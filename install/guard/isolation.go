@@ -9,7 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
@@ -51,10 +51,10 @@ func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName)
 		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox), meshes))
 	}
 	if w.desired.exemption.Cause != "" {
-		return Finding{State: terms.Exempt, Reason: w.desired.exemption.Message}
+		return Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
 	}
 	return Finding{
-		State: terms.Uncaptured,
+		State: report.Uncaptured,
 		Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: " +
 			"use another runtime class, or remove the pod from the mesh",
 	}

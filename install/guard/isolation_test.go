@@ -9,7 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
@@ -52,13 +52,13 @@ func TestCheckIsolated(t *testing.T) {
 	w.sandbox.Annotations = injected()
 	pod := capture.Pod{Annotations: injected(), Containers: []capture.Container{{Name: "app"}, {Name: "istio-proxy"}}}
 	meshes := []config.MeshName{config.Istio}
-	if got := w.checkIsolated(&lookup.Answer{Pod: &pod, Digest: "1"}, meshes); got.State != terms.Uncaptured || !strings.Contains(got.Reason, "kata") || w.desired.digest != "1" {
+	if got := w.checkIsolated(&lookup.Answer{Pod: &pod, Digest: "1"}, meshes); got.State != report.Uncaptured || !strings.Contains(got.Reason, "kata") || w.desired.digest != "1" {
 		t.Errorf("%+v, %+v", got, w.desired)
 	}
 	pod.Containers = pod.Containers[:1]
 	for _, answer := range []*lookup.Answer{{Pod: &pod, Digest: "2", HasController: true}, nil} {
 		got := w.checkIsolated(answer, meshes)
-		if got.State != terms.Exempt || got.Reason == "" || w.desired.exemption.Cause != capture.NoProxy || !w.desired.hasController {
+		if got.State != report.Exempt || got.Reason == "" || w.desired.exemption.Cause != capture.NoProxy || !w.desired.hasController {
 			t.Errorf("without a proxy: %+v, %+v", got, w.desired)
 		}
 	}

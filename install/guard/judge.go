@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -18,18 +18,18 @@ import (
 
 // Finding is the result of an examination.
 type Finding struct {
-	State    terms.State
+	State    report.PodState
 	Reason   string
-	Repaired terms.State // the state before this examination repaired the pod; empty where it did not
+	Repaired report.PodState // the state before this examination repaired the pod; empty where it did not
 }
 
 // isMissing reports whether the pod lacks the desired rules.
-func (f Finding) isMissing() bool { return f.State == terms.Uncaptured || f.State == terms.Drifted }
+func (f Finding) isMissing() bool { return f.State == report.Uncaptured || f.State == report.Drifted }
 
 // isSettled reports whether the pod has rules that need no repair.
 func (f Finding) isSettled() bool {
 	switch f.State {
-	case terms.Captured, terms.Changed, terms.Outdated, terms.Obstructed:
+	case report.Captured, report.Changed, report.Outdated, report.Obstructed:
 		return true
 	}
 	return false
@@ -49,7 +49,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (F
 		if found.Reason != "" {
 			reason += "; also, " + found.Reason
 		}
-		found = Finding{State: terms.Obstructed, Reason: reason}
+		found = Finding{State: report.Obstructed, Reason: reason}
 	}
 	return found, now
 }
@@ -63,13 +63,13 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	case o.Backend == "" && o.RulesFault != nil:
 		return unreadable(o.RulesFault), b
 	case o.Backend == "" && o.Foreign != "" && !known:
-		return Finding{State: terms.Foreign, Reason: o.Foreign}, b
+		return Finding{State: report.Foreign, Reason: o.Foreign}, b
 	case o.Backend == "":
-		return Finding{State: terms.Uncaptured, Reason: "no rules of the plugin are in its network namespace"}, b
+		return Finding{State: report.Uncaptured, Reason: "no rules of the plugin are in its network namespace"}, b
 	case known && o.Backend != b.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", o.Backend, b.Backend), b
 	case known && noPrograms: // it was captured before the node's backend became nftables
-		return Finding{State: terms.Outdated, Reason: fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
+		return Finding{State: report.Outdated, Reason: fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
 			"its rules are not compared", o.Backend)}, b
 	case capture.IsStamp(o.Stamp) && o.Stamp != d.stamp:
 		return judgeOutdated(b, o)
@@ -82,13 +82,13 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	}
 	switch {
 	case d.changed:
-		return Finding{State: terms.Changed, Reason: "its annotations were edited after its creation; a restart applies them"}, b
+		return Finding{State: report.Changed, Reason: "its annotations were edited after its creation; a restart applies them"}, b
 	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
 		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
-		return Finding{State: terms.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; " +
+		return Finding{State: report.Changed, Reason: "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; " +
 			"if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"}, b
 	}
-	return Finding{State: terms.Captured}, b
+	return Finding{State: report.Captured}, b
 }
 
 // judgeOutdated compares rules of another version, which the guard can't render, with the
@@ -105,15 +105,15 @@ func judgeOutdated(b baseline, o kernel.Observation) (Finding, baseline) {
 		return drifted("its rules are those of another version or configuration and were changed: %s", o.Stamp), b
 	}
 	now.Unconfirmed = !b.isKnown() || b.Unconfirmed
-	return Finding{State: terms.Outdated, Reason: "its rules are those of another version or configuration: " + o.Stamp}, now
+	return Finding{State: report.Outdated, Reason: "its rules are those of another version or configuration: " + o.Stamp}, now
 }
 
 func unknown(err error) Finding {
-	return Finding{State: terms.Unknown, Reason: podnet.Explained(err).Error()}
+	return Finding{State: report.Unknown, Reason: podnet.Explained(err).Error()}
 }
 
 func drifted(format string, args ...any) Finding {
-	return Finding{State: terms.Drifted, Reason: fmt.Sprintf(format, args...)}
+	return Finding{State: report.Drifted, Reason: fmt.Sprintf(format, args...)}
 }
 
 // unreadable returns the finding for rules that could not be read: drifted where

@@ -11,7 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
@@ -63,53 +63,53 @@ func TestJudge(t *testing.T) {
 		happened    []observation
 		differences []string
 		edited      bool
-		want        terms.State
+		want        report.PodState
 		says        string
 		after       baseline
 	}{
-		{"captured", today, nil, nil, false, terms.Captured, "", today},
-		{"captured, seen for the first time", baseline{}, nil, nil, false, terms.Captured, "", today},
-		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "1:00", false, false}, nil, nil, false, terms.Captured, "", today},
-		{"captured, unconfirmed before", baseline{stampToday, config.NFTables, today.Digest, true, false}, nil, nil, false, terms.Captured, "", today},
-		{"captured, by rules that were of another version", outdated, nil, nil, false, terms.Captured, "", today},
-		{"captured, next to another plugin", today, []observation{foreign}, nil, false, terms.Captured, "", today},
-		{"captured, next to another plugin, seen first", baseline{}, []observation{foreign}, nil, false, terms.Captured, "", today},
-		{"edited", today, nil, nil, true, terms.Changed, "edited after its creation", today},
-		{"IPv6, which its rules ignore", today, []observation{ipv6}, nil, false, terms.Captured, "", today},
+		{"captured", today, nil, nil, false, report.Captured, "", today},
+		{"captured, seen for the first time", baseline{}, nil, nil, false, report.Captured, "", today},
+		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "1:00", false, false}, nil, nil, false, report.Captured, "", today},
+		{"captured, unconfirmed before", baseline{stampToday, config.NFTables, today.Digest, true, false}, nil, nil, false, report.Captured, "", today},
+		{"captured, by rules that were of another version", outdated, nil, nil, false, report.Captured, "", today},
+		{"captured, next to another plugin", today, []observation{foreign}, nil, false, report.Captured, "", today},
+		{"captured, next to another plugin, seen first", baseline{}, []observation{foreign}, nil, false, report.Captured, "", today},
+		{"edited", today, nil, nil, true, report.Changed, "edited after its creation", today},
+		{"IPv6, which its rules ignore", today, []observation{ipv6}, nil, false, report.Captured, "", today},
 
-		{"no rules", today, []observation{gone}, nil, false, terms.Uncaptured, "no rules of the plugin", today},
-		{"no rules, another plugin's", baseline{}, []observation{gone, foreign}, nil, false, terms.Foreign, "nat/ISTIO_OUTPUT", baseline{}},
-		{"its rules replaced by another plugin's", today, []observation{gone, foreign}, nil, false, terms.Uncaptured, "no rules", today},
-		{"differences", today, nil, []string{"missing: a", "down: interface lo"}, false, terms.Drifted, "missing: a; down: interface lo", today},
-		{"differences, edited", today, nil, []string{"missing: a"}, true, terms.Drifted, "missing: a", today},
-		{"no rules, seen first", baseline{}, []observation{gone}, nil, false, terms.Uncaptured, "no rules of the plugin", baseline{}},
-		{"another backend", today, []observation{iptables}, nil, false, terms.Drifted, "are in backend iptables-nft, and it was captured by nftables", today},
-		{"no stamp", today, []observation{unstamped}, []string{"changed: chain stamp"}, false, terms.Drifted, "changed: chain stamp", today},
-		{"another stamp", today, []observation{earlier}, nil, false, terms.Drifted, `have stamp "` + stampEarlier, today},
+		{"no rules", today, []observation{gone}, nil, false, report.Uncaptured, "no rules of the plugin", today},
+		{"no rules, another plugin's", baseline{}, []observation{gone, foreign}, nil, false, report.Foreign, "nat/ISTIO_OUTPUT", baseline{}},
+		{"its rules replaced by another plugin's", today, []observation{gone, foreign}, nil, false, report.Uncaptured, "no rules", today},
+		{"differences", today, nil, []string{"missing: a", "down: interface lo"}, false, report.Drifted, "missing: a; down: interface lo", today},
+		{"differences, edited", today, nil, []string{"missing: a"}, true, report.Drifted, "missing: a", today},
+		{"no rules, seen first", baseline{}, []observation{gone}, nil, false, report.Uncaptured, "no rules of the plugin", baseline{}},
+		{"another backend", today, []observation{iptables}, nil, false, report.Drifted, "are in backend iptables-nft, and it was captured by nftables", today},
+		{"no stamp", today, []observation{unstamped}, []string{"changed: chain stamp"}, false, report.Drifted, "changed: chain stamp", today},
+		{"another stamp", today, []observation{earlier}, nil, false, report.Drifted, `have stamp "` + stampEarlier, today},
 
-		{"earlier rules", baseline{}, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, unconfirmed},
-		{"earlier rules, known", outdated, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, outdated},
-		{"earlier rules, known without a record", unconfirmed, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, unconfirmed},
-		{"earlier rules, of a record", undigested, []observation{earlier}, nil, false, terms.Outdated, stampEarlier, outdated},
-		{"earlier rules, changed", outdated, []observation{earlier, moved}, nil, false, terms.Drifted, "were changed: " + stampEarlier, outdated},
-		{"earlier rules of another backend", outdated, []observation{earlier, iptables}, nil, false, terms.Drifted, "are in backend", outdated},
-		{"without the backend's programs", ofIPTables, []observation{iptables, fault(noPrograms)}, nil, false, terms.Outdated, "whose programs the guard does not have", ofIPTables},
-		{"without programs, seen first", baseline{}, []observation{iptables, fault(noPrograms)}, nil, false, terms.Unknown, "no iptables", baseline{}},
+		{"earlier rules", baseline{}, []observation{earlier}, nil, false, report.Outdated, stampEarlier, unconfirmed},
+		{"earlier rules, known", outdated, []observation{earlier}, nil, false, report.Outdated, stampEarlier, outdated},
+		{"earlier rules, known without a record", unconfirmed, []observation{earlier}, nil, false, report.Outdated, stampEarlier, unconfirmed},
+		{"earlier rules, of a record", undigested, []observation{earlier}, nil, false, report.Outdated, stampEarlier, outdated},
+		{"earlier rules, changed", outdated, []observation{earlier, moved}, nil, false, report.Drifted, "were changed: " + stampEarlier, outdated},
+		{"earlier rules of another backend", outdated, []observation{earlier, iptables}, nil, false, report.Drifted, "are in backend", outdated},
+		{"without the backend's programs", ofIPTables, []observation{iptables, fault(noPrograms)}, nil, false, report.Outdated, "whose programs the guard does not have", ofIPTables},
+		{"without programs, seen first", baseline{}, []observation{iptables, fault(noPrograms)}, nil, false, report.Unknown, "no iptables", baseline{}},
 
-		{"too many rules", today, []observation{fault(tooLarge)}, nil, false, terms.Drifted, tooLarge.Error(), today},
-		{"too many chains", today, []observation{gone, fault(tooLarge)}, nil, false, terms.Drifted, tooLarge.Error(), today},
-		{"rules that keep changing", today, []observation{fault(changing)}, nil, false, terms.Drifted, changing.Error(), today},
-		{"rules that can't be read", today, []observation{fault(denied)}, nil, false, terms.Unknown, "reading: denied", today},
-		{"earlier rules, not readable", outdated, []observation{earlier, fault(denied)}, nil, false, terms.Unknown, "reading: denied", outdated},
-		{"a namespace not readable", today, []observation{gone, fault(denied)}, nil, false, terms.Unknown, "reading: denied", today},
+		{"too many rules", today, []observation{fault(tooLarge)}, nil, false, report.Drifted, tooLarge.Error(), today},
+		{"too many chains", today, []observation{gone, fault(tooLarge)}, nil, false, report.Drifted, tooLarge.Error(), today},
+		{"rules that keep changing", today, []observation{fault(changing)}, nil, false, report.Drifted, changing.Error(), today},
+		{"rules that can't be read", today, []observation{fault(denied)}, nil, false, report.Unknown, "reading: denied", today},
+		{"earlier rules, not readable", outdated, []observation{earlier, fault(denied)}, nil, false, report.Unknown, "reading: denied", outdated},
+		{"a namespace not readable", today, []observation{gone, fault(denied)}, nil, false, report.Unknown, "reading: denied", today},
 
-		{"obstructed", today, []observation{obstructed}, nil, false, terms.Obstructed, "notrack", today},
-		{"obstructed, edited", today, []observation{obstructed}, nil, true, terms.Obstructed, "notrack; also, its annotations were edited", today},
-		{"obstructed, outdated", outdated, []observation{earlier, obstructed}, nil, false, terms.Obstructed, "notrack; also, its rules are those of another version", outdated},
-		{"obstructed, drifted", today, []observation{obstructed}, []string{"missing: a"}, false, terms.Drifted, "missing: a", today},
-		{"obstructed, no rules", today, []observation{gone, obstructed}, nil, false, terms.Uncaptured, "no rules", today},
-		{"obstruction unknown", today, []observation{unread}, nil, false, terms.Unknown, "denied", today},
-		{"drifted, obstruction unknown", today, []observation{unread}, []string{"missing: a"}, false, terms.Drifted, "missing: a", today},
+		{"obstructed", today, []observation{obstructed}, nil, false, report.Obstructed, "notrack", today},
+		{"obstructed, edited", today, []observation{obstructed}, nil, true, report.Obstructed, "notrack; also, its annotations were edited", today},
+		{"obstructed, outdated", outdated, []observation{earlier, obstructed}, nil, false, report.Obstructed, "notrack; also, its rules are those of another version", outdated},
+		{"obstructed, drifted", today, []observation{obstructed}, []string{"missing: a"}, false, report.Drifted, "missing: a", today},
+		{"obstructed, no rules", today, []observation{gone, obstructed}, nil, false, report.Uncaptured, "no rules", today},
+		{"obstruction unknown", today, []observation{unread}, nil, false, report.Unknown, "denied", today},
+		{"drifted, obstruction unknown", today, []observation{unread}, []string{"missing: a"}, false, report.Drifted, "missing: a", today},
 	} {
 		got, after := judge(desired{stamp: stampToday, changed: tt.edited}, tt.before, observed(tt.happened...), tt.differences)
 		if got.State != tt.want || !strings.Contains(got.Reason, tt.says) || (got.Reason == "") != (tt.says == "") {
@@ -128,13 +128,13 @@ func TestJudgeLateAddress(t *testing.T) {
 	for _, tt := range []struct {
 		address string
 		edited  bool
-		want    terms.State
+		want    report.PodState
 		says    string
 	}{
-		{"192.0.2.2", false, terms.Captured, ""},
-		{"fe80::2", false, terms.Captured, ""},
-		{"2001:db8::2", false, terms.Changed, "ISTIO_DUAL_STACK=true"},
-		{"2001:db8::2", true, terms.Changed, "its annotations were edited"},
+		{"192.0.2.2", false, report.Captured, ""},
+		{"fe80::2", false, report.Captured, ""},
+		{"2001:db8::2", false, report.Changed, "ISTIO_DUAL_STACK=true"},
+		{"2001:db8::2", true, report.Changed, "its annotations were edited"},
 	} {
 		o := observed(func(o *kernel.Observation) {
 			o.Stamp, o.Addresses = stamp, []netip.Addr{netip.MustParseAddr(tt.address)}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // shaky is a Runtime whose answers a test makes. Its pods are exempt, so that an
@@ -116,7 +116,7 @@ func (s *shakyGuard) gauge(t *testing.T, name string, labels ...string) float64 
 // was logged since the last call.
 func (s *shakyGuard) expect(t *testing.T, when string, exempt int, listed time.Time, logged ...string) {
 	t.Helper()
-	if got := s.gauge(t, "capture_cni_pods", "istio", string(terms.Exempt)); got != float64(exempt) {
+	if got := s.gauge(t, "capture_cni_pods", "istio", string(report.Exempt)); got != float64(exempt) {
 		t.Errorf("%s: %v pods, want %d", when, got, exempt)
 	}
 	if got := s.gauge(t, "capture_cni_guard_last_listing_timestamp_seconds"); got != seconds(listed) {
@@ -213,7 +213,7 @@ func TestHangingRuntime(t *testing.T) {
 		s.set(running("a", "b", "c"))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if s.watched["c"] == nil || s.watched["c"].finding.State != terms.Exempt {
+		if s.watched["c"] == nil || s.watched["c"].finding.State != report.Exempt {
 			t.Errorf("it watches %v", s.watched)
 		}
 		cancel()
@@ -247,8 +247,8 @@ func TestUnlocatedSandbox(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		netns string
-		want  terms.State
-	}{"a namespace of its own": {"/netns/web", terms.Unknown}, "the node's network": {"", ""}} {
+		want  report.PodState
+	}{"a namespace of its own": {"/netns/web", report.Unknown}, "the node's network": {"", ""}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShakyGuard()
 			sandbox := meshedSandbox("web")
@@ -258,7 +258,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 				return []cri.Sandbox{sandbox, meshedSandbox("other")}, nil
 			})
 			s.Round(t.Context())
-			if w := s.watched["web"]; w == nil || w.finding != (Finding{State: terms.Unknown, Reason: "the shim is stuck"}) {
+			if w := s.watched["web"]; w == nil || w.finding != (Finding{State: report.Unknown, Reason: "the shim is stuck"}) {
 				t.Errorf("%s: before: %+v", name, w)
 			}
 			s.expect(t, name, 1, time.Now())

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -22,17 +22,17 @@ func TestFindingsAreLogged(t *testing.T) {
 		found Finding
 		line  string
 	}{
-		{Finding{State: terms.Captured, Repaired: terms.Drifted, Reason: "a rule more"}, `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
-		{Finding{State: terms.Captured, Reason: "as desired"}, `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
-		{Finding{State: terms.Exempt, Reason: "NONE"}, `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
-		{Finding{State: terms.Foreign, Reason: "nat"}, `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
-		{Finding{State: terms.Unknown, Reason: "before"}, ""},
+		{Finding{State: report.Captured, Repaired: report.Drifted, Reason: "a rule more"}, `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
+		{Finding{State: report.Captured, Reason: "as desired"}, `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
+		{Finding{State: report.Exempt, Reason: "NONE"}, `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
+		{Finding{State: report.Foreign, Reason: "nat"}, `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
+		{Finding{State: report.Unknown, Reason: "before"}, ""},
 	} {
 		var log strings.Builder
 		g := New(Settings{}, nil, nil, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime})), prometheus.NewRegistry())
 		w := examined("web", tt.found)
 		w.desired.exemption.Cause = capture.NoProxy
-		g.report(w, Finding{State: terms.Unknown})
+		g.report(w, Finding{State: report.Unknown})
 		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.line {
 			t.Errorf("%+v: logged %q, want %q", tt.found, got, tt.line)
 		}
@@ -51,9 +51,9 @@ func TestPodMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	g := New(Settings{}, nil, nil, slog.New(slog.DiscardHandler), registry)
-	exempt := examined("exempt", Finding{State: terms.Exempt})
+	exempt := examined("exempt", Finding{State: report.Exempt})
 	exempt.desired.exemption.Cause, exempt.mesh = capture.NoProxy, config.Istio
-	foreign := examined("foreign", Finding{State: terms.Foreign})
+	foreign := examined("foreign", Finding{State: report.Foreign})
 	foreign.desired.exemption.Cause = capture.NoProxy // of an earlier answer
 	g.metrics.count(map[string]*watched{"exempt": exempt, "foreign": foreign, "new": examined("new", Finding{})}, []config.MeshName{config.Istio})
 	families, err := registry.Gather()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -51,7 +51,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 
 func causes() string {
 	var names []string
-	for _, cause := range terms.MeshedExemptions() {
+	for _, cause := range report.MeshedExemptions() {
 		names = append(names, string(cause))
 	}
 	return strings.Join(names, ", ")
@@ -65,7 +65,7 @@ const (
 
 func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName) {
 	counts := map[[2]string]int{} // by state and mesh
-	for _, state := range terms.States() {
+	for _, state := range report.PodStates() {
 		for _, mesh := range append(slices.Clone(meshes), "") {
 			counts[[2]string{string(state), string(mesh)}] = 0
 		}
@@ -73,7 +73,7 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
 		counts[[2]string{string(w.finding.State), string(w.mesh)}]++
-		if w.finding.State == terms.Exempt {
+		if w.finding.State == report.Exempt {
 			exempt[w.desired.exemption.Cause]++
 		}
 	}
@@ -82,7 +82,7 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 			m.pods.WithLabelValues(state, mesh).Set(float64(count))
 		}
 	}
-	for _, cause := range terms.MeshedExemptions() {
+	for _, cause := range report.MeshedExemptions() {
 		m.exempt.WithLabelValues(string(cause)).Set(float64(exempt[cause]))
 	}
 }

@@ -5,8 +5,8 @@ package guard
 import (
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -22,11 +22,11 @@ const outboxSize = 512
 
 // add queues a record of a finding, except for pods that need no Event.
 func (o *outbox) add(w *watched) {
-	verdict, state := received.Found, w.finding.State
+	verdict, state := telemetry.Found, w.finding.State
 	if w.finding.Repaired != "" {
-		verdict, state = received.Repaired, w.finding.Repaired
+		verdict, state = telemetry.Repaired, w.finding.Repaired
 	}
-	if state == terms.Captured || state == terms.Exempt || state == terms.Unknown || o.socket == "" {
+	if state == report.Captured || state == report.Exempt || state == report.Unknown || o.socket == "" {
 		return
 	}
 	o.queue = append(o.queue, recordOf(w, verdict, state))
@@ -36,10 +36,10 @@ func (o *outbox) add(w *watched) {
 // requestEviction asks the agent to evict a pod. The request is not queued: the
 // next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
-	record.Send(o.socket, recordOf(w, received.EvictionRequested, w.finding.State))
+	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.State))
 }
 
-func recordOf(w *watched, verdict record.Verdict, state terms.State) record.Record {
+func recordOf(w *watched, verdict record.Verdict, state report.PodState) record.Record {
 	return record.Record{
 		Time: time.Now(), Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID,
 		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
@@ -47,9 +47,9 @@ func recordOf(w *watched, verdict record.Verdict, state terms.State) record.Reco
 }
 
 // message returns the text of the Event, for the pod's owner.
-func message(verdict record.Verdict, state terms.State, reason string) string {
-	if verdict == received.Repaired {
-		if state == terms.Uncaptured {
+func message(verdict record.Verdict, state report.PodState, reason string) string {
+	if verdict == telemetry.Repaired {
+		if state == report.Uncaptured {
 			return "the pod ran without capture and is captured now: " + reason
 		}
 		return "the pod's capture rules were changed and are restored: " + reason
@@ -58,13 +58,13 @@ func message(verdict record.Verdict, state terms.State, reason string) string {
 }
 
 // foundTexts are the beginnings of the Events about what was found and not repaired.
-var foundTexts = map[terms.State]string{
-	terms.Uncaptured:    "the pod is not captured: ",
-	terms.Drifted:       "the pod's capture rules were changed and are not restored: ",
-	terms.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them: ",
-	terms.Obstructed:    "another table in the pod's network namespace could keep packets from the capture rules: ",
-	terms.Foreign:       "the pod is captured by another plugin's rules: ",
-	terms.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
+var foundTexts = map[report.PodState]string{
+	report.Uncaptured:    "the pod is not captured: ",
+	report.Drifted:       "the pod's capture rules were changed and are not restored: ",
+	report.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them: ",
+	report.Obstructed:    "another table in the pod's network namespace could keep packets from the capture rules: ",
+	report.Foreign:       "the pod is captured by another plugin's rules: ",
+	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }
 
 // send sends the queued records, until the agent takes no more.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -22,7 +22,7 @@ import (
 func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	t.Helper()
 	for _, document := range lab.Datagrams(t, conn) {
-		r, err := received.Read(document)
+		r, err := telemetry.ParseRecord(document)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestOutboxWaits(t *testing.T) {
 	o := outbox{socket: socket}
 	o.send()
 	for _, name := range []string{"a", "b", "c"} {
-		o.add(examined(name, Finding{State: terms.Uncaptured, Reason: "no rules"}))
+		o.add(examined(name, Finding{State: report.Uncaptured, Reason: "no rules"}))
 		o.send()
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(o.queue)); diff != "" {
@@ -65,7 +65,7 @@ func TestOutboxWaits(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o.add(examined("d", Finding{State: terms.Drifted}))
+	o.add(examined("d", Finding{State: report.Drifted}))
 	o.send()
 	if diff := cmp.Diff([]string{"d"}, names(o.queue)); diff != "" {
 		t.Errorf("after the agent ended: %s", diff)
@@ -82,7 +82,7 @@ func TestOutboxOfABusyAgent(t *testing.T) {
 	var want []string
 	for i := range outboxSize {
 		want = append(want, fmt.Sprint(i))
-		o.add(examined(want[i], Finding{State: terms.Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
+		o.add(examined(want[i], Finding{State: report.Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
 	}
 	o.send()
 	if len(o.queue) == 0 || len(o.queue) == outboxSize {
@@ -104,7 +104,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	o := outbox{socket: filepath.Join(t.TempDir(), "s")}
 	const more = 10
 	for i := range outboxSize + more {
-		o.add(examined(fmt.Sprint(i), Finding{State: terms.Uncaptured}))
+		o.add(examined(fmt.Sprint(i), Finding{State: report.Uncaptured}))
 	}
 	if first, last := o.queue[0].Pod.Name, o.queue[len(o.queue)-1].Pod.Name; len(o.queue) != outboxSize || first != fmt.Sprint(more) || last != fmt.Sprint(outboxSize+more-1) {
 		t.Errorf("%d are queued, from %s to %s", len(o.queue), first, last)
@@ -121,18 +121,18 @@ func TestOutbox(t *testing.T) {
 		reason  record.Reason
 		says    string
 	}{
-		{Finding{State: terms.Captured}, "", "", ""},
-		{Finding{State: terms.Exempt, Reason: "interception NONE"}, "", "", ""},
-		{Finding{State: terms.Unknown, Reason: "no API server"}, "", "", ""},
-		{Finding{terms.Captured, "no rules", terms.Uncaptured}, received.Repaired, received.Uncaptured, "is captured now"},
-		{Finding{terms.Captured, "one rule more", terms.Drifted}, received.Repaired, received.Drifted, "are restored"},
-		{Finding{State: terms.Uncaptured, Reason: "no rules"}, received.Found, received.Uncaptured, "not captured"},
-		{Finding{State: terms.Drifted, Reason: "one rule more"}, received.Found, received.Drifted, "not restored"},
-		{Finding{State: terms.Outdated, Reason: "of v0"}, received.Found, received.Outdated, "a restart"},
-		{Finding{State: terms.Changed, Reason: "edited"}, received.Found, received.Changed, "edited"},
-		{Finding{State: terms.InjectedLater, Reason: "edited"}, received.Found, received.InjectedLater, "not captured, though"},
-		{Finding{State: terms.Obstructed, Reason: "notrack in front"}, received.Found, received.Obstructed, "another table"},
-		{Finding{State: terms.Foreign, Reason: "of istio-cni"}, received.Found, received.Foreign, "another plugin's"},
+		{Finding{State: report.Captured}, "", "", ""},
+		{Finding{State: report.Exempt, Reason: "interception NONE"}, "", "", ""},
+		{Finding{State: report.Unknown, Reason: "no API server"}, "", "", ""},
+		{Finding{report.Captured, "no rules", report.Uncaptured}, telemetry.Repaired, telemetry.Uncaptured, "is captured now"},
+		{Finding{report.Captured, "one rule more", report.Drifted}, telemetry.Repaired, telemetry.Drifted, "are restored"},
+		{Finding{State: report.Uncaptured, Reason: "no rules"}, telemetry.Found, telemetry.Uncaptured, "not captured"},
+		{Finding{State: report.Drifted, Reason: "one rule more"}, telemetry.Found, telemetry.Drifted, "not restored"},
+		{Finding{State: report.Outdated, Reason: "of v0"}, telemetry.Found, telemetry.Outdated, "a restart"},
+		{Finding{State: report.Changed, Reason: "edited"}, telemetry.Found, telemetry.Changed, "edited"},
+		{Finding{State: report.InjectedLater, Reason: "edited"}, telemetry.Found, telemetry.InjectedLater, "not captured, though"},
+		{Finding{State: report.Obstructed, Reason: "notrack in front"}, telemetry.Found, telemetry.Obstructed, "another table"},
+		{Finding{State: report.Foreign, Reason: "of istio-cni"}, telemetry.Found, telemetry.Foreign, "another plugin's"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
@@ -162,7 +162,7 @@ func TestOutbox(t *testing.T) {
 func TestNoSocket(t *testing.T) {
 	t.Parallel()
 	var o outbox
-	for _, state := range terms.States() {
+	for _, state := range report.PodStates() {
 		o.add(examined("web", Finding{State: state}))
 		o.requestEviction(examined("web", Finding{State: state}))
 	}
@@ -178,12 +178,12 @@ func TestRequestEviction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	o := outbox{socket: socket}
-	o.requestEviction(examined("early", Finding{State: terms.Uncaptured}))
+	o.requestEviction(examined("early", Finding{State: report.Uncaptured}))
 	conn := lab.AgentSocket(t, socket)
 	o.send()
-	o.requestEviction(examined("web", Finding{State: terms.Drifted, Reason: "one rule more"}))
+	o.requestEviction(examined("web", Finding{State: report.Drifted, Reason: "one rule more"}))
 	got := receive(t, conn)
-	if len(got) != 1 || got[0].Verdict != received.EvictionRequested || got[0].Reason != received.Drifted || got[0].Pod.UID != "uid-of-web" {
+	if len(got) != 1 || got[0].Verdict != telemetry.EvictionRequested || got[0].Reason != telemetry.Drifted || got[0].Pod.UID != "uid-of-web" {
 		t.Errorf("sent %+v", got)
 	}
 }

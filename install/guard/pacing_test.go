@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestBackOff allows some repairs of a pod without a pause, then requires pauses that
@@ -83,8 +83,8 @@ func TestRefusedRepair(t *testing.T) {
 		limit.AllowN(time.Now(), repairBurst)
 		w := examined("web", Finding{})
 		w.repairs = before
-		found := g.examiner.repair(t.Context(), nil, w, Finding{State: terms.Drifted, Reason: "a rule more"})
-		if found.State != terms.Drifted || !strings.Contains(found.Reason, "a rule more; too many repairs") || w.repairs != before {
+		found := g.examiner.repair(t.Context(), nil, w, Finding{State: report.Drifted, Reason: "a rule more"})
+		if found.State != report.Drifted || !strings.Contains(found.Reason, "a rule more; too many repairs") || w.repairs != before {
 			t.Errorf("%s: %+v, with %+v", name, found, w.repairs)
 		}
 	}

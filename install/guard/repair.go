@@ -11,7 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -32,7 +32,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
-	return Finding{terms.Captured, connections + "; found: " + found.Reason, found.State}
+	return Finding{report.Captured, connections + "; found: " + found.Reason, found.State}
 }
 
 // restore restores the rules of a pod that lacks them, if it still runs and the policy allows

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -19,16 +19,16 @@ import (
 func TestIsReported(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		found                terms.State
+		found                report.PodState
 		reported, sent, want bool
 	}{
-		{terms.Outdated, false, false, false}, // the record is added after this, or waits for an agent
-		{terms.Outdated, false, true, true},
-		{terms.Outdated, true, false, true}, // by an earlier guard
-		{terms.Unknown, true, true, true},
-		{terms.Unknown, false, true, false},
-		{terms.Captured, true, true, false},
-		{terms.Drifted, true, true, false},
+		{report.Outdated, false, false, false}, // the record is added after this, or waits for an agent
+		{report.Outdated, false, true, true},
+		{report.Outdated, true, false, true}, // by an earlier guard
+		{report.Unknown, true, true, true},
+		{report.Unknown, false, true, false},
+		{report.Captured, true, true, false},
+		{report.Drifted, true, true, false},
 	} {
 		if got := isReported(tt.found, tt.reported, tt.sent); got != tt.want {
 			t.Errorf("%+v: got %v", tt, got)
@@ -42,10 +42,10 @@ func TestIsReported(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	type sent map[record.Verdict]int
-	missing := map[terms.State]bool{terms.Uncaptured: true, terms.Drifted: true}
-	silent := map[terms.State]bool{terms.Captured: true, terms.Exempt: true, terms.Unknown: true}
+	missing := map[report.PodState]bool{report.Uncaptured: true, report.Drifted: true}
+	silent := map[report.PodState]bool{report.Captured: true, report.Exempt: true, report.Unknown: true}
 	for _, policy := range Policies() {
-		for _, state := range terms.States() {
+		for _, state := range report.PodStates() {
 			for _, tt := range []struct {
 				name            string
 				change          func(g *Guard, w *watched)
@@ -53,7 +53,7 @@ func TestReport(t *testing.T) {
 			}{
 				{"alone", func(*Guard, *watched) {}, false, false},
 				{"with a controller", func(_ *Guard, w *watched) { w.desired.hasController = true }, false, policy == Evict && missing[state]},
-				{"repaired", func(_ *Guard, w *watched) { w.finding = Finding{State: terms.Captured, Repaired: terms.Drifted} }, true, false},
+				{"repaired", func(_ *Guard, w *watched) { w.finding = Finding{State: report.Captured, Repaired: report.Drifted} }, true, false},
 				{"isolated", func(_ *Guard, w *watched) { w.desired.hasController, w.sandbox.Runtime.Handler = true, "kata" }, false, false},
 				{"the runtime is away", func(g *Guard, w *watched) { w.desired.hasController, g.lister.fault = true, errors.New("away") }, false, false},
 			} {
@@ -72,12 +72,12 @@ func TestReport(t *testing.T) {
 				want, got := sent{}, sent{}
 				switch {
 				case tt.repairs:
-					want[received.Repaired] = examinations
+					want[telemetry.Repaired] = examinations
 				case !silent[state]:
-					want[received.Found] = 1
+					want[telemetry.Found] = 1
 				}
 				if tt.evicts {
-					want[received.EvictionRequested] = examinations
+					want[telemetry.EvictionRequested] = examinations
 				}
 				for _, r := range receive(t, conn) {
 					got[r.Verdict]++

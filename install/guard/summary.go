@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -30,8 +29,8 @@ type summary struct {
 }
 
 // summarize returns the states of the pods that are watched.
-func (g *Guard) summarize(now time.Time) (pods nodestate.Pods) {
-	pods.States, pods.Exempt = map[terms.State]int{}, map[capture.ExemptionCause]int{}
+func (g *Guard) summarize(now time.Time) (pods report.Pods) {
+	pods.States, pods.Exempt = map[report.PodState]int{}, map[capture.ExemptionCause]int{}
 	for _, w := range g.watched {
 		state := w.finding.State
 		if state == "" {
@@ -41,12 +40,12 @@ func (g *Guard) summarize(now time.Time) (pods nodestate.Pods) {
 		if w.repairs.count > 0 && now.Sub(w.repairs.last) < time.Hour {
 			pods.Repaired++
 		}
-		pods.Known = append(pods.Known, nodestate.ShortUID(w.sandbox.UID))
-		if state == terms.Captured {
+		pods.Known = append(pods.Known, report.ShortUID(w.sandbox.UID))
+		if state == report.Captured {
 			continue
 		}
-		pod := nodestate.Pod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: state}
-		if state == terms.Exempt {
+		pod := report.NamedPod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: state}
+		if state == report.Exempt {
 			pod.Cause = w.desired.exemption.Cause
 			pods.Exempt[pod.Cause]++
 		}
@@ -76,15 +75,15 @@ func (g *Guard) writeSummary(now time.Time) {
 
 // ReadSummary returns the states of a node's pods, from the guard's directory. Errors:
 // fs.ErrNotExist where no guard has written them, ErrNoGuard.
-func ReadSummary(dir string) (pods nodestate.Pods, err error) {
-	document, at, err := readIn(dir, summaryFile, nodestate.MaxSize)
+func ReadSummary(dir string) (pods report.Pods, err error) {
+	document, at, err := readIn(dir, summaryFile, report.MaxNodeState)
 	switch {
 	case err != nil:
 		return pods, fmt.Errorf("reading the guard's states of pods: %w", err)
 	case time.Since(at) > summaryAge:
 		return pods, ErrNoGuard
 	}
-	return nodestate.DecodePods(document)
+	return report.DecodePods(document)
 }
 
 // ErrNoGuard means that the guard has stopped to report the states of the pods.

@@ -16,8 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -27,9 +26,9 @@ func newSummarizing(t *testing.T) *Guard {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "guard")
 	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, lister: &lister{}, once: newOnceLog(slog.New(slog.DiscardHandler)), watched: map[string]*watched{
-		"captured": examined("captured", Finding{State: terms.Captured}),
-		"broken":   examined("broken", Finding{State: terms.Uncaptured, Reason: "no rules"}),
-		"exempt":   examined("exempt", Finding{State: terms.Exempt}),
+		"captured": examined("captured", Finding{State: report.Captured}),
+		"broken":   examined("broken", Finding{State: report.Uncaptured, Reason: "no rules"}),
+		"exempt":   examined("exempt", Finding{State: report.Exempt}),
 		"new":      examined("new", Finding{}),
 	}}
 	g.watched["exempt"].desired.exemption.Cause = capture.NoProxy
@@ -55,9 +54,9 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := g.watched["broken"].sandbox.Namespace
-	want := nodestate.Pods{
-		States: map[terms.State]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
-		Named:    []nodestate.Pod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
+	want := report.Pods{
+		States: map[report.PodState]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
+		Named:    []report.NamedPod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
 		Repaired: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -84,7 +83,7 @@ func TestSummaryIsPaced(t *testing.T) {
 		{-time.Hour, false, true}, // the clock was set back
 	} {
 		if step.change {
-			g.watched["broken"].finding = Finding{State: terms.Captured}
+			g.watched["broken"].finding = Finding{State: report.Captured}
 		}
 		before := g.summary.at
 		g.writeSummary(begin.Add(step.at))

@@ -7,21 +7,20 @@ import (
 	"fmt"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
 )
 
 // Trace returns which rule decides about a packet of one pod, the packet's path through
 // the rules, and what keeps that from being certain. A packet without an interface gets
 // that of the pod's routes. It changes nothing. Errors: ErrNotHere.
-func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (explain.Trace, error) {
+func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (report.Trace, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
-		return explain.Trace{}, err
+		return report.Trace{}, err
 	}
-	t := explain.Trace{Form: explain.Form, Namespace: namespace, Name: name, UID: sandbox.UID}
+	t := report.Trace{Form: report.ExplanationForm, Namespace: namespace, Name: name, UID: sandbox.UID}
 	if !g.asker.isMeshed(sandbox) {
 		t.NotMeshed = notMeshed
 		return t, nil
@@ -29,7 +28,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
 	found, observed := g.examiner.examine(ctx, w, &p)
 	switch {
-	case found.State == terms.Exempt, found.State == terms.Uncaptured, found.State == terms.InjectedLater:
+	case found.State == report.Exempt, found.State == report.Uncaptured, found.State == report.InjectedLater:
 		t.NotCaptured = found.Reason
 		return t, nil
 	case w.desired.intent == nil || observed.Generation == 0:
@@ -52,17 +51,17 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 // doubtsAbout returns why the desired rules may not be those that decide about a packet.
 func doubtsAbout(found Finding, traced kernel.Traced) (doubts []string) {
 	switch found.State {
-	case terms.Captured, terms.Changed, terms.Obstructed:
+	case report.Captured, report.Changed, report.Obstructed:
 	default:
 		doubts = append(doubts, doubtOf(found))
 	}
 	if traced.Unread != "" {
 		return append(doubts, "other tables are not read: "+traced.Unread)
 	}
-	for _, hook := range traced.Hooks[:min(len(traced.Hooks), explain.MaxDoubts)] {
+	for _, hook := range traced.Hooks[:min(len(traced.Hooks), report.MaxDoubts)] {
 		doubts = append(doubts, "the packet meets other rules first: "+hook)
 	}
-	if more := len(traced.Hooks) - explain.MaxDoubts; more > 0 {
+	if more := len(traced.Hooks) - report.MaxDoubts; more > 0 {
 		doubts = append(doubts, fmt.Sprintf("and %d more", more))
 	}
 	return doubts

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/install/explain"
 	"github.com/capture-cni/capture-cni/install/kernel"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestDoubts has what keeps a trace from being certain: a state in which other rules may
@@ -17,23 +16,23 @@ import (
 func TestDoubts(t *testing.T) {
 	t.Parallel()
 	var hooks, many []string
-	for i := range explain.MaxDoubts + 2 {
+	for i := range report.MaxDoubts + 2 {
 		hooks = append(hooks, fmt.Sprint("chain ", i))
 		many = append(many, "the packet meets other rules first: "+hooks[i])
 	}
 	const drifted = "the pod is drifted: a rule more"
 	for name, tt := range map[string]struct {
-		state  terms.State
+		state  report.PodState
 		traced kernel.Traced
 		want   []string
 	}{
-		"captured":     {terms.Captured, kernel.Traced{}, nil},
-		"changed":      {terms.Changed, kernel.Traced{}, nil},
-		"obstructed":   {terms.Obstructed, kernel.Traced{Hooks: hooks[:1]}, many[:1]},
-		"drifted":      {terms.Drifted, kernel.Traced{}, []string{drifted}},
-		"not all read": {terms.Drifted, kernel.Traced{Hooks: hooks[:1], Unread: "too many rules"}, []string{drifted, "other tables are not read: too many rules"}},
-		"as many":      {terms.Captured, kernel.Traced{Hooks: hooks[:explain.MaxDoubts]}, many[:explain.MaxDoubts]},
-		"more":         {terms.Captured, kernel.Traced{Hooks: hooks}, append(slices.Clone(many[:explain.MaxDoubts]), "and 2 more")},
+		"captured":     {report.Captured, kernel.Traced{}, nil},
+		"changed":      {report.Changed, kernel.Traced{}, nil},
+		"obstructed":   {report.Obstructed, kernel.Traced{Hooks: hooks[:1]}, many[:1]},
+		"drifted":      {report.Drifted, kernel.Traced{}, []string{drifted}},
+		"not all read": {report.Drifted, kernel.Traced{Hooks: hooks[:1], Unread: "too many rules"}, []string{drifted, "other tables are not read: too many rules"}},
+		"as many":      {report.Captured, kernel.Traced{Hooks: hooks[:report.MaxDoubts]}, many[:report.MaxDoubts]},
+		"more":         {report.Captured, kernel.Traced{Hooks: hooks}, append(slices.Clone(many[:report.MaxDoubts]), "and 2 more")},
 	} {
 		if got := doubtsAbout(Finding{State: tt.state, Reason: "a rule more"}, tt.traced); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -46,8 +45,8 @@ func TestDoubts(t *testing.T) {
 func TestLastFinding(t *testing.T) {
 	t.Parallel()
 	for found, want := range map[Finding]Finding{
-		{State: terms.Captured, Reason: "repaired", Repaired: terms.Drifted}: {State: terms.Captured, Reason: "repaired"},
-		{}: {State: terms.Unknown, Reason: "the pod has ended"},
+		{State: report.Captured, Reason: "repaired", Repaired: report.Drifted}: {State: report.Captured, Reason: "repaired"},
+		{}: {State: report.Unknown, Reason: "the pod has ended"},
 	} {
 		if got := examined("web", found).lastFinding(); got != want {
 			t.Errorf("%+v: %+v, want %+v", found, got, want)

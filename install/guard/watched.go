@@ -9,7 +9,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // watched is a pod of the mesh, and its last finding.
@@ -33,7 +33,7 @@ type watched struct {
 // lastFinding returns the last finding, without the repair that it may tell of.
 func (w *watched) lastFinding() Finding {
 	if w.finding.State == "" {
-		return Finding{State: terms.Unknown, Reason: "the pod has ended"}
+		return Finding{State: report.Unknown, Reason: "the pod has ended"}
 	}
 	return Finding{State: w.finding.State, Reason: w.finding.Reason}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestDue wants new pods first, then those that have waited longest, and no pod before its time.
@@ -35,8 +35,8 @@ func TestDue(t *testing.T) {
 // would change that.
 func TestPauseAfter(t *testing.T) {
 	t.Parallel()
-	soon := map[terms.State]bool{terms.Uncaptured: true, terms.Drifted: true, terms.Unknown: true}
-	for _, state := range terms.States() {
+	soon := map[report.PodState]bool{report.Uncaptured: true, report.Drifted: true, report.Unknown: true}
+	for _, state := range report.PodStates() {
 		for round, want := range map[time.Duration]time.Duration{time.Minute: retryInterval, time.Second: time.Second} {
 			if !soon[state] {
 				want = round
@@ -47,7 +47,7 @@ func TestPauseAfter(t *testing.T) {
 			}
 		}
 	}
-	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: terms.Uncaptured}}
+	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: report.Uncaptured}}
 	if got := g.pauseAfter(isolated); got != time.Minute {
 		t.Errorf("a sandbox with a network of its own: examined again after %s", got)
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package host changes files of the node. A crash at any moment leaves the whole
-// old file or the whole new one. It follows no link out of the given directory.
+// old file or the whole new one. It follows no link out of the given directory. It makes
+// the agent's sockets as well, which only the agent's user can open.
 package host
 
 import (

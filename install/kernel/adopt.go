@@ -13,7 +13,6 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
@@ -59,11 +58,11 @@ func adopt(ctx context.Context) error {
 	if err := enableConntrack(ctx); err != nil {
 		return err
 	}
-	sockets, complete, err := conntrack.Sockets(ctx, maxSockets)
+	sockets, complete, err := Sockets(ctx, maxSockets)
 	if err != nil {
 		return err
 	}
-	err = conntrack.Create(ctx, conntrack.Connections(sockets))
+	err = CreateEntries(ctx, Connections(sockets))
 	if !complete {
 		err = errors.Join(err,
 			fmt.Errorf("the pod has more than %d TCP sockets of one family: the connections of the other sockets are reset", maxSockets))
@@ -81,24 +80,24 @@ func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
 	isOwn := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a) }
-	entries, complete, err := conntrack.Entries(limited, maxEntries, func(e conntrack.Entry) bool {
+	entries, complete, err := Entries(limited, maxEntries, func(e Entry) bool {
 		return !e.Translated && !e.TimeWait && (isOwn(e.Client.Addr()) || isOwn(e.Server.Addr()))
 	})
 	if err == nil && !complete {
 		err = fmt.Errorf("conntrack has more than %d entries of the pod", maxEntries)
 	}
 	if err != nil && resets {
-		return errors.Join(fmt.Errorf("%w: all of the pod's connections are reset", err), conntrack.Flush(ctx))
+		return errors.Join(fmt.Errorf("%w: all of the pod's connections are reset", err), FlushEntries(ctx))
 	}
 	if err != nil {
 		return err
 	}
 	// Listed after the entries: the list has each entry's socket, if there is one.
-	sockets, complete, err := conntrack.Sockets(limited, maxSockets)
+	sockets, complete, err := Sockets(limited, maxSockets)
 	if (err != nil || !complete) && !resets {
 		return errors.Join(err, errors.New("not all sockets of the pod can be listed"))
 	}
-	return errors.Join(err, conntrack.Delete(ctx, conntrack.Orphans(entries, sockets)))
+	return errors.Join(err, DeleteEntries(ctx, Orphans(entries, sockets)))
 }
 
 // DeleteStale deletes the conntrack entries of the namespace that have no socket and no

@@ -11,7 +11,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/lab/sample"
-	"github.com/capture-cni/capture-cni/install/conntrack"
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
@@ -33,7 +32,7 @@ func TestNoDescriptorStays(t *testing.T) {
 	}
 	defer n.Close()
 	from, to := netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:2")
-	connection := conntrack.Connection{Client: from, Server: to, Stage: conntrack.Open}
+	connection := Connection{Client: from, Server: to, Stage: Open}
 	inside := func(f func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return n.Do(func() error { return f(ctx) }) }
 	}
@@ -53,13 +52,13 @@ func TestNoDescriptorStays(t *testing.T) {
 		},
 		"Replace":     func(ctx context.Context) error { lost, err := Replace(ctx, n, rules); return errors.Join(lost, err) },
 		"DeleteStale": func(ctx context.Context) error { return DeleteStale(ctx, n) },
-		"Sockets":     inside(func(ctx context.Context) error { _, _, err := conntrack.Sockets(ctx, 10); return err }),
+		"Sockets":     inside(func(ctx context.Context) error { _, _, err := Sockets(ctx, 10); return err }),
 		"Entries": inside(func(ctx context.Context) error {
-			_, _, err := conntrack.Entries(ctx, 10, func(conntrack.Entry) bool { return true })
+			_, _, err := Entries(ctx, 10, func(Entry) bool { return true })
 			return err
 		}),
-		"Create": inside(func(ctx context.Context) error { return conntrack.Create(ctx, []conntrack.Connection{connection}) }),
-		"Flush":  inside(conntrack.Flush),
+		"Create":       inside(func(ctx context.Context) error { return CreateEntries(ctx, []Connection{connection}) }),
+		"FlushEntries": inside(FlushEntries),
 	} {
 		if err := work(t.Context()); err != nil { // what is opened once, and kept
 			t.Errorf("%s: %v", name, err)

@@ -2,7 +2,9 @@
 
 // Package kernel is a pod's network namespace as the guard sees it: what has changed in
 // it, whether it still holds the rules, what else could decide about its packets, and how
-// rules are put back around connections that are open.
+// rules are put back around connections that are open. It creates entries in the kernel's
+// connection tracking for connections that began before the rules, because nat sees only
+// packets of connections that are new to conntrack.
 package kernel
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube makes every request of the agent to the API server. Its client
-// knows a few kinds and no more: a clientset of all of them would take more memory
-// than the whole agent.
+// Package kube makes every request of the agent to the API server. It also does the agent's
+// work on single objects there: the node's Lease, the startup taint, and the eviction of pods
+// that the guard may not repair. Its client knows a few kinds and no more: a clientset of all
+// of them would take more memory than the whole agent.
 package kube
 
 import (

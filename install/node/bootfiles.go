@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // The directory of the auxiliary chain is gone after a boot. systemd-tmpfiles makes it
@@ -22,11 +21,11 @@ const (
 )
 
 // bootLines returns the configuration for systemd-tmpfiles, in which % begins a specifier.
-func bootLines(s settings.Node) []byte {
+func bootLines(s Settings) []byte {
 	text := fmt.Sprintf(`# Written by capture-cni-node: makes the text in the auxiliary chain of Multus anew at boot.
 d %[1]s 0755 root root -
 C %[1]s/%[2]s 0600 root root - %[3]s/%[4]s
-`, s.NetDir, entry.ChainedName, s.StateDir, bootEntryName)
+`, s.NetDir, conflist.ChainedName, s.StateDir, bootEntryName)
 	return []byte(strings.ReplaceAll(text, "%", "%%"))
 }
 
@@ -39,7 +38,7 @@ func (n *Node) ensureBootFiles(text []byte) error {
 	}
 	// The copy first: a line without a copy would make no file.
 	return errors.Join(
-		n.ensureIn(s.StateDir, bootEntryName, entry.Indented(text)),
+		n.ensureIn(s.StateDir, bootEntryName, conflist.Indented(text)),
 		n.ensureIn(s.TmpfilesDir, bootName, bootLines(s)),
 	)
 }
@@ -54,11 +53,11 @@ func (n *Node) bootFilesFault(text []byte) error {
 	if !s.KeepsBootFiles() {
 		return nil
 	}
-	return errors.Join(n.faultIn(s.StateDir, bootEntryName, entry.Indented(text)), n.faultIn(s.TmpfilesDir, bootName, bootLines(s)))
+	return errors.Join(n.faultIn(s.StateDir, bootEntryName, conflist.Indented(text)), n.faultIn(s.TmpfilesDir, bootName, bootLines(s)))
 }
 
 func (n *Node) faultIn(directory, name string, want []byte) error {
-	return n.within(directory, func(dir *host.Dir) error { return entry.FileFault(dir, name, want) })
+	return n.within(directory, func(dir *host.Dir) error { return conflist.FileFault(dir, name, want) })
 }
 
 // removeBootFiles removes the boot files. systemd-tmpfiles skips the line of a missing

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/programs"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -35,7 +34,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef)
 	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {
 		plugin := n.Settings.At(directory) + "/" + conflist.PluginType
-		_, err := programs.CallPlugin(ctx, plugin, conf,
+		_, err := callPlugin(ctx, plugin, conf,
 			"CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
@@ -50,7 +49,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef)
 // excludeNamespaces, which may have the agent's own.
 func (n *Node) canaryConf(kubeconfig string) []byte {
 	var keys map[string]json.RawMessage
-	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // entry.Parse has read the same text
+	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // conflist.ParseEntry has read the same text
 	delete(keys, "excludeNamespaces")
 	keys["name"], keys["cniVersion"] = json.RawMessage(`"canary"`), json.RawMessage(`"1.1.0"`)
 	conf, _ := json.Marshal(keys) // of values that were just read

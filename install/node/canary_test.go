@@ -12,9 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -38,9 +36,9 @@ func TestCanary(t *testing.T) {
 		{"/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken"},
 		{"/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
 	} {
-		wanted := settings.Default(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
+		wanted := DefaultSettings(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
 		wanted.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
-		entry, err := entry.Parse([]byte(`{"excludeNamespaces":["mesh"]}`), terms.Insert, wanted.StateDir, wanted.RunDir)
+		entry, err := conflist.ParseEntry([]byte(`{"excludeNamespaces":["mesh"]}`), report.Insert, wanted.StateDir, wanted.RunDir)
 		if err != nil {
 			t.Fatal(err)
 		}

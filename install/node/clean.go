@@ -15,24 +15,21 @@ import (
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/install/programs"
-	"github.com/capture-cni/capture-cni/install/settings"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // CheckRemovable returns the reason why the entry may not be removed yet: a captured
-// pod that restarts without it would run uncaptured. Errors: entry.Waiting for such pods.
+// pod that restarts without it would run uncaptured. Errors: conflist.Waiting for such pods.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
 	}
 	var found bool
 	err := n.inDirectory(n.Settings.NetDir, func(net *host.Dir) (err error) {
-		if found, err = entry.IsPlaced(entry.Net{Dir: net}); err == nil && !found {
+		if found, err = conflist.IsPlaced(conflist.Net{Dir: net}); err == nil && !found {
 			found, err = n.isMarked()
 		}
 		return err
@@ -54,7 +51,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
 	if len(pods) > 0 {
-		return entry.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; "+
+		return conflist.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; "+
 			"drain the node, or use --force", len(pods), strings.Join(pods, ", ")))
 	}
 	return nil
@@ -70,7 +67,7 @@ func (n *Node) Clean(purge bool) error {
 		return err
 	}
 	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
-		return errors.Join(net.ClearTemps(), entry.RemoveExcept(entry.Net{Dir: net}, ""))
+		return errors.Join(net.ClearTemps(), conflist.RemoveExcept(conflist.Net{Dir: net}, ""))
 	})
 	if err == nil {
 		err = n.removeFiles(s.CredentialDirs(), credentials.Names()...)
@@ -82,7 +79,7 @@ func (n *Node) Clean(purge bool) error {
 	if purge {
 		errs = append(errs, n.removeFiles(s.BinDirs, purged()...))
 	}
-	state := []string{programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram), ownerName, holderName, placedName}
+	state := []string{lastGood(conflist.PluginType), lastGood(config.LookupProgram), ownerName, holderName, placedName}
 	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...)
 }
 
@@ -105,8 +102,8 @@ func (n *Node) Left() (notes []string) {
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
 	for _, path := range []string{
-		config.SocketsName, record.Spool(config.AgentSocketName), history.Directory(config.AgentSocketName),
-		settings.GuardName, backend.DirectoryName,
+		config.SocketsName, record.Spool(config.AgentSocketName), telemetry.HistoryDirectory(config.AgentSocketName),
+		guardName, backend.DirectoryName,
 	} {
 		err = errors.Join(err, removeDirectory(run, filepath.Base(path)))
 	}

@@ -14,14 +14,12 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
-	"github.com/capture-cni/capture-cni/install/programs"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // TestCleanRemovesRecords expects that no file of the plugin, agent and guard is left.
 func TestCleanRemovesRecords(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Node{Root: t.TempDir(), RunDir: "/run/capture-cni"}
+	wanted := Settings{Root: t.TempDir(), RunDir: "/run/capture-cni"}
 	for _, path := range []string{wanted.GuardDirectory() + "/web", wanted.At("/run/capture-cni/adds/1.json")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -63,7 +61,7 @@ func TestCleanKeepsTheOrder(t *testing.T) {
 			files[path] = "{}"
 		}
 		files[entry] = strings.Replace(machine.PtpList, "}]", "}, "+`{"type":"capture-cni"}`+"]", 1)
-		wanted := settings.Default(machine.New(t, files))
+		wanted := DefaultSettings(machine.New(t, files))
 		wanted.TmpfilesDir = "/etc/tmpfiles.d"
 		if obstacle != "" { // a directory that is not empty can't be removed, nor read as a list
 			path := wanted.At(obstacle)
@@ -97,7 +95,7 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 	t.Parallel()
 	const plugin = "/opt/cni/bin/capture-cni"
 	for _, purge := range []bool{false, true} {
-		wanted := settings.Default(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
+		wanted := DefaultSettings(machine.New(t, map[string]string{plugin: "", "/var/lib/capture-cni/owner": ""}))
 		if err := (&Node{Settings: wanted}).Clean(purge); err != nil {
 			t.Fatal(err)
 		}
@@ -120,11 +118,11 @@ func TestCleanLeavesNothing(t *testing.T) {
 			all[directory+name] = "{}"
 		}
 	}
-	good := []string{programs.LastGood(conflist.PluginType), programs.LastGood(config.LookupProgram)}
+	good := []string{lastGood(conflist.PluginType), lastGood(config.LookupProgram)}
 	for _, name := range append(good, ownerName, holderName, placedName) {
 		all["/var/lib/capture-cni/"+name] = ""
 	}
-	wanted := settings.Default(machine.New(t, all))
+	wanted := DefaultSettings(machine.New(t, all))
 	for range 2 {
 		if err := New(wanted, nil, nil, slog.New(slog.DiscardHandler)).Clean(true); err != nil {
 			t.Fatal(err)
@@ -155,7 +153,7 @@ func TestCleanLeavesNothing(t *testing.T) {
 // TestClaimLeavesNothing waits for a node that another agent holds, or another release owns:
 // each attempt leaves no descriptor.
 func TestClaimLeavesNothing(t *testing.T) {
-	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/10-ptp.conflist": machine.PtpList}))
+	wanted := DefaultSettings(machine.New(t, map[string]string{"/etc/cni/net.d/10-ptp.conflist": machine.PtpList}))
 	holder := New(wanted, nil, nil, slog.New(slog.DiscardHandler))
 	lock, err := holder.Claim()
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"context"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/runtimeconfig"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // decide returns the mode in which the entry should be. It refuses a mode that another
 // mesh's plugin or the runtime's configuration rules out. For Auto it decides on the mode;
 // after an error that stays Auto.
-func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mode, error) {
-	others, mode, err := entry.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
+func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
+	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
 		n.logOthers(others)
 	}
@@ -23,17 +23,17 @@ func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mo
 		return mode, err
 	}
 	switch n.Mode {
-	case terms.Owned:
-		reported, source := runtimeconfig.Of(ctx, n.Settings.Root, n.Runtime)
-		return mode, entry.CheckMaxConfNum(terms.Owned, reported.MaxConfNum, source)
-	case terms.Auto:
+	case report.Owned:
+		reported, source := cri.ReadCNISettings(ctx, n.Settings.Root, n.Runtime)
+		return mode, conflist.CheckMaxConfNum(report.Owned, reported.MaxConfNum, source)
+	case report.Auto:
 		loaded, err := n.tryDropIn(ctx, net, text)
 		if err != nil {
 			return mode, err
 		}
-		n.Mode = entry.WithoutDropIn(net)
+		n.Mode = conflist.WithoutDropIn(net)
 		if loaded {
-			n.Mode = terms.DropIn
+			n.Mode = report.DropIn
 		}
 		return n.decide(ctx, net, text) // istio-cni may have come while the agent asked the runtime
 	}
@@ -42,26 +42,26 @@ func (n *Node) decide(ctx context.Context, net entry.Net, text []byte) (terms.Mo
 
 // tryDropIn places a drop-in and reports whether the runtime has loaded it. PlaceEntry
 // removes one that it has not, as an entry of another mode.
-func (n *Node) tryDropIn(ctx context.Context, net entry.Net, text []byte) (loaded bool, err error) {
-	p, err := entry.FindPrimary(net)
+func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
+	p, err := conflist.FindPrimary(net)
 	if err != nil {
 		return false, err
 	}
-	_, ownedErr := net.Read(entry.OwnedName)
+	_, ownedErr := net.Read(conflist.OwnedName)
 	if p.List.HasOurs() || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
 		return false, nil
 	}
 	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports what it has loaded
 		return false, nil
 	}
-	if err := entry.In(terms.DropIn).Place(net, text); err != nil {
+	if err := conflist.In(report.DropIn).Place(net, text); err != nil {
 		return false, nil // the list forbids drop-ins, or it can't be written
 	}
 	return loadsDropIn(ctx, n.Runtime.CNIConfig)
 }
 
 // logOthers logs the plugins of other meshes once per change.
-func (n *Node) logOthers(others []entry.Other) {
+func (n *Node) logOthers(others []conflist.Other) {
 	if slices.Equal(n.Others, others) {
 		return
 	}

@@ -16,19 +16,18 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/install/programs"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Evidence returns the parts of a support bundle that describe the node: the installed
 // plugin, the expiry of its credentials, what the runtime has loaded, and an outline of
 // the conflists. Each part contains known fields only; no file is copied.
-func (n *Node) Evidence() []bundle.Part {
-	return []bundle.Part{
+func (n *Node) Evidence() []report.BundlePart {
+	return []report.BundlePart{
 		{Name: "node/programs.jsonl", Write: n.writePrograms},
 		{Name: "node/credentials.json", Write: n.writeCredentials},
 		{Name: "node/runtime.json", Write: n.writeLoaded},
@@ -53,7 +52,7 @@ func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	var errs []error
 	encoder := json.NewEncoder(out)
 	for _, directory := range n.Settings.BinDirs {
-		for _, p := range programs.Of(n.Settings) {
+		for _, p := range programs(n.Settings) {
 			evidence, err := n.programEvidence(ctx, directory, p)
 			if err == nil {
 				err = encoder.Encode(evidence)
@@ -64,7 +63,7 @@ func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-func (n *Node) programEvidence(ctx context.Context, directory string, p programs.Program) (e programEvidence, err error) {
+func (n *Node) programEvidence(ctx context.Context, directory string, p Program) (e programEvidence, err error) {
 	path := n.Settings.At(directory) + "/" + p.Name
 	file, err := host.Open(path)
 	if err != nil {
@@ -83,7 +82,7 @@ func (n *Node) programEvidence(ctx context.Context, directory string, p programs
 		Runs:     true,
 	}
 	if build, err := buildinfo.Read(file); err == nil {
-		e.Version, e.Go = bundle.Plain(build.Main.Version), bundle.Plain(build.GoVersion)
+		e.Version, e.Go = report.Plain(build.Main.Version), report.Plain(build.GoVersion)
 	}
 	if err := outcome(p.Try(ctx, path)); err != nil {
 		e.Runs, e.Fault = false, err.Error()
@@ -152,8 +151,8 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("reading the runtime's version: %s", status.Code(err))
 	}
 	e := loadedEvidence{
-		Name:     bundle.Plain(version.Name),
-		Version:  bundle.Plain(version.Version),
+		Name:     report.Plain(version.Name),
+		Version:  report.Plain(version.Version),
 		BinDirs:  []string{},
 		Networks: []conflist.Outline{},
 	}
@@ -161,9 +160,9 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
 		err = errors.New("reading the runtime's status: malformed response")
 	}
-	e.ConfDir, e.MaxConfNum = bundle.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum
+	e.ConfDir, e.MaxConfNum = report.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum
 	for _, dir := range loaded.PluginDirs {
-		e.BinDirs = append(e.BinDirs, bundle.Plain(dir))
+		e.BinDirs = append(e.BinDirs, report.Plain(dir))
 	}
 	for _, network := range loaded.Networks {
 		outline, outlineErr := conflist.OutlineOf([]byte(network.Config.Source))

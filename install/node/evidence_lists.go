@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/bundle"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // maxListFiles limits what is read of the runtime's directory.
@@ -78,7 +78,7 @@ func (n *Node) lists() (names []string, err error) {
 }
 
 func (n *Node) listEvidence(name string) listEvidence {
-	e := listEvidence{File: bundle.Plain(name)}
+	e := listEvidence{File: report.Plain(name)}
 	path := n.Settings.At(n.Settings.NetDir) + "/" + name
 	info, err := os.Lstat(path)
 	if err != nil {

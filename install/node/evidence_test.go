@@ -24,7 +24,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/settings"
 )
 
 // loading is a runtime that reports what it has loaded.
@@ -82,7 +81,7 @@ func expectEvidence(t *testing.T, n *Node, name, want, fault string) {
 // TestProgramEvidence has plugins that run, that fail, and that are no plugins.
 func TestProgramEvidence(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Default(machine.New(t, map[string]string{"/a/other": "", "/b/other": "", "/c/other": "", "/d/capture-cni": "", "/e/other": ""}))
+	wanted := DefaultSettings(machine.New(t, map[string]string{"/a/other": "", "/b/other": "", "/c/other": "", "/d/capture-cni": "", "/e/other": ""}))
 	wanted.BinDirs = []string{"/a", "/b", "/c", "/d", "/e"}
 	for directory, text := range map[string]string{
 		"/a": "#!/bin/sh\necho '{\"supportedVersions\": []}'\n", "/b": "#!/bin/sh\nexit 3\n", "/c": "#!/bin/sh\necho secret\n",
@@ -129,7 +128,7 @@ func TestCredentialEvidence(t *testing.T) {
 			true, map[string]string{state + "token": token, state + "kubeconfig": "", state + "ca.crt": string(server.Cert.PEM)}, "",
 		},
 	} {
-		wanted := settings.Default(machine.New(t, tt.files))
+		wanted := DefaultSettings(machine.New(t, tt.files))
 		wanted.Credentials.OnNode = tt.onNode
 		expectEvidence(t, New(wanted, nil, nil, slog.New(slog.DiscardHandler)), "node/credentials.json", want, tt.fault)
 	}
@@ -157,7 +156,7 @@ func TestRuntimeEvidence(t *testing.T) {
 			"networks": [{"name": "podnet", "cniVersion": "1.0.0", "plugins": [{"type": "ptp"}]}, {"name": "", "plugins": null}]}`, "not JSON at byte 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectEvidence(t, New(settings.Node{}, nil, tt.runtime, slog.New(slog.DiscardHandler)), "node/runtime.json", tt.want, tt.fault)
+			expectEvidence(t, New(Settings{}, nil, tt.runtime, slog.New(slog.DiscardHandler)), "node/runtime.json", tt.want, tt.fault)
 		})
 	}
 }
@@ -166,7 +165,7 @@ func TestRuntimeEvidence(t *testing.T) {
 func TestListEvidence(t *testing.T) {
 	t.Parallel()
 	const net = "/etc/cni/net.d/"
-	wanted := settings.Default(machine.New(t, map[string]string{
+	wanted := DefaultSettings(machine.New(t, map[string]string{
 		net + "10-a.conflist": `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp", "key": "secret"}, ` +
 			`{"type": "capture-cni", "kubeconfig": "/k/kubeconfig", "ipv6": "sometimes", "password": "secret", "capture": {}}]}`,
 		net + "20-b.json": "{", net + "30-c.conf.cilium_bak": `{"type": "bridge"}`, net + "notes.txt": "secret", net + "podnet/capture-cni.conf": `{"type": "capture-cni", "kubeconfig": "/k/kubeconfig"}`,

@@ -16,10 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/backend"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -30,14 +28,14 @@ const (
 )
 
 // wholeNode has all that an agent needs, whose plugin works.
-func wholeNode(t *testing.T, change func(*settings.Node)) (*Node, *lab.Log) {
+func wholeNode(t *testing.T, change func(*Settings)) (*Node, *lab.Log) {
 	t.Helper()
-	wanted := settings.Default(machine.New(t, map[string]string{list: machine.PtpList, "/opt/cni/bin/ptp": "", "/image/other": ""}))
-	wanted.Mode, wanted.Binary = terms.Insert, wanted.At("/image/capture-cni")
+	wanted := DefaultSettings(machine.New(t, map[string]string{list: machine.PtpList, "/opt/cni/bin/ptp": "", "/image/other": ""}))
+	wanted.Mode, wanted.Binary = report.Insert, wanted.At("/image/capture-cni")
 	lab.Check(t, lab.WriteProgram(wanted.Binary, []byte("#!/bin/sh\necho '{\"supportedVersions\": []}'\n")))
 	change(&wanted)
 	var err error
-	wanted.Entry, err = entry.Parse(nil, wanted.Mode, wanted.StateDir, wanted.RunDir)
+	wanted.Entry, err = conflist.ParseEntry(nil, wanted.Mode, wanted.StateDir, wanted.RunDir)
 	lab.Check(t, err)
 	log := &lab.Log{}
 	return New(wanted, nil, nil, slog.New(slog.NewTextHandler(log, nil))), log
@@ -66,12 +64,12 @@ func partsOf(report Report) string {
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	const plugin, image, token = "/opt/cni/bin/capture-cni", "/image/capture-cni", stateDir + "token"
-	onNode := func(s *settings.Node) { s.Credentials.OnNode = true }
-	chain := func(s *settings.Node) { s.Mode, s.TmpfilesDir = terms.MultusChain, "/etc/tmpfiles.d" }
-	dual := func(s *settings.Node) { s.BinDirs = []string{"/opt/cni/bin", "/missing"} }
+	onNode := func(s *Settings) { s.Credentials.OnNode = true }
+	chain := func(s *Settings) { s.Mode, s.TmpfilesDir = report.MultusChain, "/etc/tmpfiles.d" }
+	dual := func(s *Settings) { s.BinDirs = []string{"/opt/cni/bin", "/missing"} }
 	none := map[string]string{}
 	for name, tt := range map[string]struct {
-		change        func(*settings.Node)
+		change        func(*Settings)
 		before, after map[string]string // texts of files; "-" to remove one
 		install       string
 		verify        string
@@ -94,7 +92,7 @@ func TestInstall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, _ := wholeNode(t, func(s *settings.Node) {
+			n, _ := wholeNode(t, func(s *Settings) {
 				if tt.change != nil {
 					tt.change(s)
 				}
@@ -129,13 +127,13 @@ func TestInstall(t *testing.T) {
 // TestReport prints findings, the warning and notes, one a line.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	if got := fmt.Sprint(Parts()); got != "[owner binary credentials backend pods entry runtime]" {
+	if got := fmt.Sprint(parts()); got != "[owner binary credentials backend pods entry runtime]" {
 		t.Errorf("the parts are %s", got)
 	}
-	warning := nodestate.Warning{Reason: "twice", Next: "remove one"}
+	warning := report.Warning{Reason: "twice", Next: "remove one"}
 	for want, report := range map[string]Report{
-		"the node is in the desired state, in mode insert":                                               {Mode: terms.Insert},
-		"the node is in the desired state, in mode insert\nwarning: twice: remove one\nnote: a\nnote: b": {Mode: terms.Insert, Warning: warning, Notes: []string{"a", "b"}},
+		"the node is in the desired state, in mode insert":                                               {Mode: report.Insert},
+		"the node is in the desired state, in mode insert\nwarning: twice: remove one\nnote: a\nnote: b": {Mode: report.Insert, Warning: warning, Notes: []string{"a", "b"}},
 		"entry: late\nnote: a": {Findings: []Finding{{Part: PartEntry, Reason: "late"}}, Notes: []string{"a"}},
 	} {
 		if report.String() != want || report.Good() != (report.Findings == nil) {
@@ -144,7 +142,7 @@ func TestReport(t *testing.T) {
 	}
 	var report Report
 	report.Add(PartPods, nil)
-	report.Add(PartEntry, entry.Waiting("no list"))
+	report.Add(PartEntry, conflist.Waiting("no list"))
 	report.Add(PartRuntime, errors.New("no answer"))
 	if got := fmt.Sprintf("%+v", report.Findings); got != fmt.Sprintf("%+v", []Finding{{Part: PartEntry, Reason: "no list", Waiting: true}, {Part: PartRuntime, Reason: "no answer"}}) {
 		t.Errorf("the findings are %s", got)
@@ -154,14 +152,14 @@ func TestReport(t *testing.T) {
 // TestOwner names the agent that holds the node, and the release that owns it.
 func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
 	for holder, pod := range map[string]record.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
-		n, _ := wholeNode(t, func(s *settings.Node) { s.Credentials.Pod, s.Owner = pod, "mine" })
+		n, _ := wholeNode(t, func(s *Settings) { s.Credentials.Pod, s.Owner = pod, "mine" })
 		lab.Check(t, n.Uninstall(true, false)) // without a state directory
 		lock, err := n.Claim()
 		lab.Check(t, err)
 		if owner, written := n.read(t, stateDir+ownerName), n.read(t, stateDir+holderName); owner != "mine\n" || written != holder+"\n" {
 			t.Errorf("owner %q, holder %q", owner, written)
 		}
-		if _, err := n.Claim(); !entry.IsWaiting(err) || err.Error() != "agent "+holder+" of this release still runs on the node" {
+		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "agent "+holder+" of this release still runs on the node" {
 			t.Errorf("a second agent: %v", err)
 		}
 		want := fmt.Sprintf("agent %s of release %q runs on the node and would install again what is removed", holder, "mine")
@@ -172,7 +170,7 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 		if n.read(t, stateDir+ownerName) != "" {
 			t.Error("forced, and the owner stays")
 		}
-		if _, err := n.Claim(); !entry.IsWaiting(err) || err.Error() != "another agent of this release still runs on the node" {
+		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "another agent of this release still runs on the node" {
 			t.Errorf("a second agent on a clean node: %v", err)
 		}
 		lab.Check(t, lock.Close())
@@ -207,10 +205,10 @@ func TestWithheld(t *testing.T) {
 		"none yet": {func(*Node) error { return nil }, false},
 		"had one":  {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
 		"there, old": {func(n *Node) error {
-			return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+entry.OwnedName), []byte("{}"), 0o600)
+			return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+conflist.OwnedName), []byte("{}"), 0o600)
 		}, false},
 	} {
-		n, log := wholeNode(t, func(s *settings.Node) {})
+		n, log := wholeNode(t, func(s *Settings) {})
 		lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
 		n.Settings.Backend = backend.Verdict{Asked: config.NFTables, Reason: "no nf_tables"}
 		n.Credentials.Kubeconfig = stateDir + config.KubeconfigName
@@ -222,7 +220,7 @@ func TestWithheld(t *testing.T) {
 		if strings.Contains(log.String(), `msg="placed the entry" mode=insert directory=/etc/cni/net.d`) != tt.changed {
 			t.Errorf("%s: logged %s", name, log)
 		}
-		if report := n.VerifyMode(t.Context(), terms.Insert).String(); !strings.Contains(report, "backend: no nf_tables") {
+		if report := n.VerifyMode(t.Context(), report.Insert).String(); !strings.Contains(report, "backend: no nf_tables") {
 			t.Errorf("%s: %s", name, report)
 		}
 	}
@@ -231,7 +229,7 @@ func TestWithheld(t *testing.T) {
 // TestMarkedNode is not removable without a list of its pods, although the entry is gone.
 func TestMarkedNode(t *testing.T) {
 	t.Parallel()
-	n, _ := wholeNode(t, func(s *settings.Node) {})
+	n, _ := wholeNode(t, func(s *Settings) {})
 	lab.Check(t, n.CheckRemovable(t.Context(), false))
 	lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
 	lab.Check(t, n.ensureIn(n.Settings.StateDir, placedName, nil))

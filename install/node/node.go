@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node brings one node into the desired state, in which the runtime calls the
-// plugin for every pod, and removes everything from it on request.
+// plugin for every pod, and keeps it there for as long as the agent runs. It finds what would
+// fail before anything is installed, and removes everything from the node on request.
 package node
 
 import (
@@ -15,39 +16,35 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/entry"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/programs"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // Node installs, verifies and removes the plugin on one node.
 type Node struct {
-	Settings settings.Node
+	Settings Settings
 	Store    *credentials.Store // writes the credentials
 	Runtime  *cri.Client        // nil with --cri-socket none
 	log      *slog.Logger
 
 	Credentials credentials.State // that the last successful Install left
-	Mode        terms.Mode        // of the settings; Auto until it is decided
-	Placed      terms.Mode        // of the entry, which differs from Mode while istio-cni keeps the agent from a change
-	Others      []entry.Other     // the plugins of other meshes that the last call of PlaceEntry found
+	Mode        report.Mode       // of the settings; Auto until it is decided
+	Placed      report.Mode       // of the entry, which differs from Mode while istio-cni keeps the agent from a change
+	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
 	mu     sync.Mutex
-	found  Runtime      // the one that answered last
-	loader entry.Loader // of it
+	found  Runtime         // the one that answered last
+	loader conflist.Loader // of it
 }
 
 // New returns a Node. api may be nil where nothing is installed, and runtime where
 // the runtime is not asked.
-func New(settings settings.Node, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
+func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	return &Node{
 		Settings: settings,
-		Store:    credentials.New(settings, api),
+		Store:    credentials.New(settings.Root, settings.CredentialDirs(), settings.Credentials, api),
 		Runtime:  runtime,
 		log:      log,
 		Mode:     settings.Mode,
@@ -73,7 +70,7 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 		_, err := n.PlaceEntry(ctx)
 		report.Add(PartEntry, err)
 	} else {
-		report.Add(PartEntry, entry.Waiting("the agent writes the text once the plugin and its credentials are installed"))
+		report.Add(PartEntry, conflist.Waiting("the agent writes the text once the plugin and its credentials are installed"))
 	}
 	report.Mode = n.Placed
 	return report
@@ -88,7 +85,7 @@ func (n *Node) explained(directory string, err error) error {
 // agent's copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
 	for _, directory := range n.Settings.BinDirs {
-		if programs.TryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
+		if tryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
 			return false
 		}
 	}
@@ -100,7 +97,7 @@ func (n *Node) installPrograms(ctx context.Context, directory string) error {
 	if err != nil {
 		return err
 	}
-	install := func(bin *host.Dir) error { return programs.Install(ctx, n.Settings, bin, state, n.log) }
+	install := func(bin *host.Dir) error { return installPrograms(ctx, n.Settings, bin, state, n.log) }
 	return errors.Join(n.within(directory, install), state.Close())
 }
 
@@ -117,13 +114,13 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 // entries of other modes. It reports whether it wrote the entry.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
-	err = n.withLists(ctx, func(net entry.Net) (err error) {
+	err = n.withLists(ctx, func(net conflist.Net) (err error) {
 		if withholds, err := n.withholdsEntry(net.Dir); err != nil || withholds {
 			return err
 		}
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
-		if p, err := entry.FindPrimary(net); err == nil && n.Settings.Mode == terms.Auto && p.Accepts(n.Mode) != nil {
-			n.Mode = terms.Auto // its owner has written another kind of file
+		if p, err := conflist.FindPrimary(net); err == nil && n.Settings.Mode == report.Auto && p.Accepts(n.Mode) != nil {
+			n.Mode = report.Auto // its owner has written another kind of file
 		}
 		if n.Placed, err = n.decide(ctx, net, text); err != nil {
 			return err
@@ -132,13 +129,13 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 			return err
 		}
 		switch {
-		case entry.In(n.Placed).Fault(net, text) != nil:
-			if err := entry.In(n.Placed).Place(net, text); err != nil {
+		case conflist.In(n.Placed).Fault(net, text) != nil:
+			if err := conflist.In(n.Placed).Place(net, text); err != nil {
 				return err
 			}
 			changed = true
 			n.log.Info("placed the entry", "mode", n.Placed, "directory", n.Settings.NetDir)
-		case n.Placed == terms.DropIn && n.runtimeFault(ctx, terms.DropIn) != nil: // an agent was killed before TriggerWatch
+		case n.Placed == report.DropIn && n.runtimeFault(ctx, report.DropIn) != nil: // an agent was killed before TriggerWatch
 			if err := net.TriggerWatch(); err != nil {
 				return err
 			}
@@ -146,7 +143,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
-		err = entry.RemoveExcept(net, n.Placed)
+		err = conflist.RemoveExcept(net, n.Placed)
 		if !n.Placed.UnderMultus() {
 			err = errors.Join(err, net.Called())
 		}
@@ -156,8 +153,8 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 }
 
 // withLists calls do with the runtime's directory of conflists.
-func (n *Node) withLists(ctx context.Context, do func(entry.Net) error) error {
-	return n.within(n.Settings.NetDir, func(net *host.Dir) error { return do(entry.Net{Dir: net, Loader: n.runtimeLoader(ctx)}) })
+func (n *Node) withLists(ctx context.Context, do func(conflist.Net) error) error {
+	return n.within(n.Settings.NetDir, func(net *host.Dir) error { return do(conflist.Net{Dir: net, Loader: n.runtimeLoader(ctx)}) })
 }
 
 // Verify reports whether the node is in the desired state. It changes nothing. Without
@@ -181,10 +178,10 @@ func (n *Node) pingAgent(ctx context.Context) error {
 
 // VerifyMode is Verify as if the mode were decided, without a request to the agent. It may
 // run concurrently with Install, which changes no field that it reads.
-func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
+func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	report := Report{Mode: mode, Findings: []Finding{}}
 	for _, directory := range n.Settings.BinDirs {
-		report.Add(PartBinary, n.within(directory, func(bin *host.Dir) error { return programs.Fault(n.Settings, bin) }))
+		report.Add(PartBinary, n.within(directory, func(bin *host.Dir) error { return programsFault(n.Settings, bin) }))
 	}
 	kubeconfig, err := n.credentialsFault()
 	report.Add(PartCredentials, err)
@@ -204,14 +201,14 @@ func (n *Node) VerifyMode(ctx context.Context, mode terms.Mode) Report {
 
 // examineEntry warns of a plugin next to the entry that captures the same pods. Error: what
 // is wrong with the entry.
-func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode terms.Mode) (warning nodestate.Warning, err error) {
-	err = n.withLists(ctx, func(net entry.Net) error {
-		others, mode, err := entry.Beside(net, mode, n.Settings.BesideIstioCNI)
+func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warning report.Warning, err error) {
+	err = n.withLists(ctx, func(net conflist.Net) error {
+		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)
 		if len(others) > 0 && err != nil {
 			return err
 		}
-		warning.Reason, warning.Next = entry.CapturesTwice(others, mode)
-		return entry.Fault(net, mode, n.Settings.Entry.Text(kubeconfig))
+		warning.Reason, warning.Next = conflist.CapturesTwice(others, mode)
+		return conflist.Fault(net, mode, n.Settings.Entry.Text(kubeconfig))
 	})
 	return warning, err
 }

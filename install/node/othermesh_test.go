@@ -15,20 +15,19 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 const primaryFile = "10-ptp.conflist"
 
 // listNode is a node that consists of a runtime's directory, with an agent that has
 // credentials.
-func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
+func listNode(t *testing.T, files map[string]string, mode report.Mode, besideIstioCNI bool) (*Node, *host.Dir, *bytes.Buffer) {
 	t.Helper()
 	net := machine.NetDir(t, files)
-	entry, err := entry.Parse(nil, mode, "/var/lib/capture-cni", "/run/capture-cni")
+	entry, err := conflist.ParseEntry(nil, mode, "/var/lib/capture-cni", "/run/capture-cni")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func listNode(t *testing.T, files map[string]string, mode terms.Mode, besideIsti
 		lab.Check(t, lab.WriteProgram(filepath.Join(bin, program), []byte("#!/bin/sh\n")))
 	}
 	var log bytes.Buffer
-	n := New(settings.Node{Root: "/", Mode: mode, NetDir: net.Path(), BinDirs: []string{bin}, Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	n := New(Settings{Root: "/", Mode: mode, NetDir: net.Path(), BinDirs: []string{bin}, Entry: entry, BesideIstioCNI: besideIstioCNI}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	n.Credentials.Kubeconfig = "/var/lib/capture-cni/kubeconfig"
 	return n, net, &log
 }
@@ -60,10 +59,10 @@ func TestRefusedBesideIstioCNI(t *testing.T) {
 		"ambient":                        {map[string]string{primaryFile: machine.AmbientList}, false, "disable ambient mode in istio-cni"},
 		"ambient, with the flag":         {map[string]string{primaryFile: machine.AmbientList}, true, "disable ambient mode in istio-cni"},
 	} {
-		for _, mode := range []terms.Mode{terms.Auto, terms.DropIn, terms.Insert, terms.Owned} {
+		for _, mode := range []report.Mode{report.Auto, report.DropIn, report.Insert, report.Owned} {
 			n, net, _ := listNode(t, test.files, mode, test.flag)
 			changed, err := n.PlaceEntry(t.Context())
-			if err == nil || changed || !strings.Contains(err.Error(), test.want) || entry.IsWaiting(err) {
+			if err == nil || changed || !strings.Contains(err.Error(), test.want) || conflist.IsWaiting(err) {
 				t.Errorf("%s, mode %s: changed: %v, %v", name, mode, changed, err)
 			}
 			machine.ExpectFiles(t, net, test.files)
@@ -81,18 +80,18 @@ func TestAllowedBesideOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		flag  bool
-		mode  terms.Mode
+		mode  report.Mode
 		want  []string // file, and types in it
 	}{
-		"auto, with the flag":        {map[string]string{primaryFile: machine.SidecarList}, true, terms.Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"insert, with the flag":      {map[string]string{primaryFile: machine.SidecarList}, true, terms.Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
-		"owned, with the flag":       {map[string]string{primaryFile: machine.SidecarList}, true, terms.Owned, []string{entry.OwnedName, "ptp capture-cni"}},
-		"drop-in, with the flag":     {map[string]string{primaryFile: machine.SidecarList}, true, terms.DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
-		"Linkerd":                    {map[string]string{primaryFile: machine.LinkerdList}, false, terms.Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
-		"Linkerd, owned":             {map[string]string{primaryFile: machine.LinkerdList}, false, terms.Owned, []string{entry.OwnedName, "ptp linkerd-cni capture-cni"}},
-		"istio-cni is not loaded":    {map[string]string{primaryFile: machine.PtpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, terms.Insert, []string{primaryFile, "ptp capture-cni"}},
-		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": machine.PtpList}, false, terms.Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
-		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, terms.Multus, []string{"capture-cni.conf", "capture-cni"}},
+		"auto, with the flag":        {map[string]string{primaryFile: machine.SidecarList}, true, report.Auto, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"insert, with the flag":      {map[string]string{primaryFile: machine.SidecarList}, true, report.Insert, []string{primaryFile, "ptp istio-cni capture-cni"}},
+		"owned, with the flag":       {map[string]string{primaryFile: machine.SidecarList}, true, report.Owned, []string{conflist.OwnedName, "ptp capture-cni"}},
+		"drop-in, with the flag":     {map[string]string{primaryFile: machine.SidecarList}, true, report.DropIn, []string{"podnet/capture-cni.conf", "capture-cni"}},
+		"Linkerd":                    {map[string]string{primaryFile: machine.LinkerdList}, false, report.Insert, []string{primaryFile, "ptp linkerd-cni capture-cni"}},
+		"Linkerd, owned":             {map[string]string{primaryFile: machine.LinkerdList}, false, report.Owned, []string{conflist.OwnedName, "ptp linkerd-cni capture-cni"}},
+		"istio-cni is not loaded":    {map[string]string{primaryFile: machine.PtpList, "YYY-istio-cni.conf": `{"type":"istio-cni"}`}, false, report.Insert, []string{primaryFile, "ptp capture-cni"}},
+		"a file of istio-cni's name": {map[string]string{"02-istio-cni.conflist": machine.PtpList}, false, report.Insert, []string{"02-istio-cni.conflist", "ptp capture-cni"}},
+		"Multus":                     {map[string]string{"YYY-istio-cni.conf": `{"cniVersion":"0.3.1","name":"istio-cni","type":"istio-cni"}`}, false, report.Multus, []string{"capture-cni.conf", "capture-cni"}},
 	} {
 		n, net, _ := listNode(t, test.files, test.mode, test.flag)
 		if changed, err := n.PlaceEntry(t.Context()); err != nil || !changed {
@@ -105,7 +104,7 @@ func TestAllowedBesideOthers(t *testing.T) {
 		if fault != nil {
 			t.Errorf("%s: verify says %v", name, fault)
 		}
-		if twice := strings.Contains(test.want[1], "istio-cni") || n.Placed == terms.DropIn; strings.Contains(warning.Reason, "does not start") != twice {
+		if twice := strings.Contains(test.want[1], "istio-cni") || n.Placed == report.DropIn; strings.Contains(warning.Reason, "does not start") != twice {
 			t.Errorf("%s: both capture: %v, and verify warns %q", name, twice, warning)
 		}
 	}
@@ -140,11 +139,11 @@ func TestEntryStays(t *testing.T) {
 		"inserted, ambient":     {map[string]string{primaryFile: strings.Replace(machine.AmbientList, "}]", `}, {"type":"capture-cni"}]`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
 		"inserted, in front":    {map[string]string{primaryFile: strings.Replace(machine.SidecarList, `"ptp"}`, `"ptp"}, {"type":"capture-cni"}`, 1)}, primaryFile, "ptp istio-cni capture-cni"},
 		"drop-in":               {map[string]string{primaryFile: machine.SidecarList, "podnet/capture-cni.conf": "{}"}, "podnet/capture-cni.conf", "capture-cni"},
-		"owned":                 {map[string]string{primaryFile: machine.SidecarList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp capture-cni"},
-		"owned, ambient":        {map[string]string{primaryFile: machine.AmbientList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp istio-cni capture-cni"},
-		"owned, of Istio's own": {map[string]string{"02-istio-cni.conflist": machine.SidecarList, primaryFile: machine.PtpList, entry.OwnedName: "{}"}, entry.OwnedName, "ptp capture-cni"},
+		"owned":                 {map[string]string{primaryFile: machine.SidecarList, conflist.OwnedName: "{}"}, conflist.OwnedName, "ptp capture-cni"},
+		"owned, ambient":        {map[string]string{primaryFile: machine.AmbientList, conflist.OwnedName: "{}"}, conflist.OwnedName, "ptp istio-cni capture-cni"},
+		"owned, of Istio's own": {map[string]string{"02-istio-cni.conflist": machine.SidecarList, primaryFile: machine.PtpList, conflist.OwnedName: "{}"}, conflist.OwnedName, "ptp capture-cni"},
 	} {
-		for _, mode := range []terms.Mode{terms.Auto, terms.DropIn, terms.Insert, terms.Owned} {
+		for _, mode := range []report.Mode{report.Auto, report.DropIn, report.Insert, report.Owned} {
 			n, net, log := listNode(t, test.files, mode, false)
 			for range 2 { // the second agent or pass finds the same
 				if _, err := n.PlaceEntry(t.Context()); err != nil {
@@ -178,7 +177,7 @@ func TestEntryStays(t *testing.T) {
 // keeps it when istio-cni is back with ambient mode, and then changes its mode.
 func TestIstioCNIComesAndGoes(t *testing.T) {
 	t.Parallel()
-	n, net, log := listNode(t, map[string]string{primaryFile: machine.SidecarList}, terms.Owned, false)
+	n, net, log := listNode(t, map[string]string{primaryFile: machine.SidecarList}, report.Owned, false)
 	place := func(list string) error {
 		t.Helper()
 		machine.Write(t, net, primaryFile, list)
@@ -187,7 +186,7 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 	}
 	expect := func(step, want string) {
 		t.Helper()
-		if got := typesIn(t, net, entry.OwnedName); got != want {
+		if got := typesIn(t, net, conflist.OwnedName); got != want {
 			t.Errorf("%s: the agent's list has %q, want %q", step, got, want)
 		}
 	}
@@ -209,7 +208,7 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 	if got := strings.Count(log.String(), "another mesh's plugin is in the list"); got != 3 {
 		t.Errorf("%d warnings about three changes: %s", got, log)
 	}
-	if err := place(machine.AmbientList[:20]); !entry.IsWaiting(err) {
+	if err := place(machine.AmbientList[:20]); !conflist.IsWaiting(err) {
 		t.Errorf("half written: %v", err)
 	}
 	expect("half written", "ptp istio-cni capture-cni")
@@ -218,16 +217,16 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 	}
 
 	next := New(n.Settings, nil, nil, slog.New(slog.NewTextHandler(log, nil)))
-	next.Mode, next.Credentials = terms.Insert, n.Credentials
+	next.Mode, next.Credentials = report.Insert, n.Credentials
 	n = next
-	if err := place(machine.AmbientList); err != nil || next.Placed != terms.Owned {
+	if err := place(machine.AmbientList); err != nil || next.Placed != report.Owned {
 		t.Errorf("another mode, with ambient mode: placed in %s, %v", next.Placed, err)
 	}
 	expect("another mode", "ptp istio-cni capture-cni")
-	if err := place(machine.PtpList); err != nil || next.Placed != terms.Insert {
+	if err := place(machine.PtpList); err != nil || next.Placed != report.Insert {
 		t.Errorf("another mode, istio-cni has left: placed in %s, %v", next.Placed, err)
 	}
-	if has, _ := net.Has(entry.OwnedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
+	if has, _ := net.Has(conflist.OwnedName); has || typesIn(t, net, primaryFile) != "ptp capture-cni" {
 		t.Errorf("the mode was not changed: %v", machine.Files(t, net))
 	}
 }
@@ -236,12 +235,12 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 // would be called twice, or by a list that is out of date.
 func TestEntryThatStays(t *testing.T) {
 	t.Parallel()
-	n, net, _ := listNode(t, map[string]string{primaryFile: machine.PtpList}, terms.Insert, false)
-	if err := os.MkdirAll(filepath.Join(net.Path(), entry.OwnedName, "in-use"), 0o755); err != nil {
+	n, net, _ := listNode(t, map[string]string{primaryFile: machine.PtpList}, report.Insert, false)
+	if err := os.MkdirAll(filepath.Join(net.Path(), conflist.OwnedName, "in-use"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	changed, err := n.PlaceEntry(t.Context())
-	if !changed || err == nil || !strings.Contains(err.Error(), entry.OwnedName) {
+	if !changed || err == nil || !strings.Contains(err.Error(), conflist.OwnedName) {
 		t.Errorf("changed: %v, %v", changed, err)
 	}
 	if got := typesIn(t, net, primaryFile); got != "ptp capture-cni" {

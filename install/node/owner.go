@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
@@ -67,7 +67,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, entry.Waiting(holderOf(state) + " of this release still runs on the node")
+		return nil, conflist.Waiting(holderOf(state) + " of this release still runs on the node")
 	}
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@
 package node
 
 import (
-	"github.com/capture-cni/capture-cni/install/entry"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
@@ -28,7 +28,7 @@ func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil
 	}
-	placed, err := entry.IsPlaced(entry.Net{Dir: net})
+	placed, err := conflist.IsPlaced(conflist.Net{Dir: net})
 	if err != nil || placed {
 		return true, err
 	}

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Part is one part of a node's desired state.
-type Part = nodestate.Part
+type Part = report.Part
 
 const (
 	PartOwner       Part = "owner"
@@ -24,20 +23,20 @@ const (
 	PartRuntime     Part = "runtime"
 )
 
-// Parts returns all parts, in the order of their installation.
-func Parts() []Part {
+// parts returns all parts, in the order of their installation.
+func parts() []Part {
 	return []Part{PartOwner, PartBinary, PartCredentials, PartBackend, PartPods, PartEntry, PartRuntime}
 }
 
 // Finding is why a part is not in the desired state.
-type Finding = nodestate.Finding
+type Finding = report.Finding
 
 // Report is the state of a node. Without findings it is in the desired state.
 type Report struct {
-	Mode     terms.Mode        `json:"mode"`
-	Findings []Finding         `json:"findings"`
-	Warning  nodestate.Warning `json:"warning,omitzero"`
-	Notes    []string          `json:"notes,omitempty"` // what the operator should know of a node without findings, too
+	Mode     report.Mode    `json:"mode"`
+	Findings []Finding      `json:"findings"`
+	Warning  report.Warning `json:"warning,omitzero"`
+	Notes    []string       `json:"notes,omitempty"` // what the operator should know of a node without findings, too
 }
 
 // Good reports whether the node is in the desired state.
@@ -50,7 +49,7 @@ func (r Report) IsGood(part Part) bool {
 
 func (r *Report) Add(part Part, err error) {
 	if err != nil {
-		r.Findings = append(r.Findings, Finding{Part: part, Reason: err.Error(), Waiting: entry.IsWaiting(err)})
+		r.Findings = append(r.Findings, Finding{Part: part, Reason: err.Error(), Waiting: conflist.IsWaiting(err)})
 	}
 }
 

@@ -12,10 +12,9 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var containerd = machine.Named{Runtime: "containerd", Release: "2.1.0"}
@@ -33,18 +32,18 @@ func TestRuntimeFault(t *testing.T) {
 	const unloaded = "the runtime has not loaded the entry: new pods start without the plugin"
 	for name, tt := range map[string]struct {
 		runtime *cri.Client
-		mode    terms.Mode
+		mode    report.Mode
 		want    string
 	}{
-		"no runtime":      {nil, terms.DropIn, "<nil>"},
-		"loaded":          {machine.Serve(t, loadedList("capture-cni")), terms.DropIn, "<nil>"},
-		"another plugin":  {machine.Serve(t, loadedList("ptp")), terms.DropIn, unloaded},
-		"not for Multus":  {machine.Serve(t, loadedList("ptp")), terms.Multus, "<nil>"},
-		"does not report": {machine.Serve(t, containerd), terms.Auto, "<nil>"},
-		"a chain, unused": {machine.Serve(t, loadedList("ptp")), terms.MultusChain, ""},
-		"a chain, no net": {machine.Serve(t, loading{containerd, "{}"}), terms.MultusChain, "the runtime has loaded no network"},
+		"no runtime":      {nil, report.DropIn, "<nil>"},
+		"loaded":          {machine.Serve(t, loadedList("capture-cni")), report.DropIn, "<nil>"},
+		"another plugin":  {machine.Serve(t, loadedList("ptp")), report.DropIn, unloaded},
+		"not for Multus":  {machine.Serve(t, loadedList("ptp")), report.Multus, "<nil>"},
+		"does not report": {machine.Serve(t, containerd), report.Auto, "<nil>"},
+		"a chain, unused": {machine.Serve(t, loadedList("ptp")), report.MultusChain, ""},
+		"a chain, no net": {machine.Serve(t, loading{containerd, "{}"}), report.MultusChain, "the runtime has loaded no network"},
 	} {
-		n, _ := wholeNode(t, func(s *settings.Node) { s.NetDir = "/etc/cni/multus" })
+		n, _ := wholeNode(t, func(s *Settings) { s.NetDir = "/etc/cni/multus" })
 		n.Runtime = tt.runtime
 		if got := fmt.Sprint(n.runtimeFault(t.Context(), tt.mode)); got != tt.want && (tt.want != "" || got == "<nil>" || got == unloaded) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
@@ -58,12 +57,12 @@ func TestRuntimeFault(t *testing.T) {
 // TestIdentifyRuntime knows the runtime that answered last, and logs it once.
 func TestIdentifyRuntime(t *testing.T) {
 	t.Parallel()
-	n, log := wholeNode(t, func(*settings.Node) {})
+	n, log := wholeNode(t, func(*Settings) {})
 	if found := n.IdentifyRuntime(t.Context()); found != (Runtime{}) {
 		t.Errorf("without a socket: %+v", found)
 	}
 	n.Runtime = machine.Serve(t, containerd)
-	want := Runtime{Program: terms.Runtime{Name: "containerd", Version: "2.1.0"}, Socket: n.Runtime.Socket()}
+	want := Runtime{Program: report.Runtime{Name: "containerd", Version: "2.1.0"}, Socket: n.Runtime.Socket()}
 	for range 2 {
 		if found := n.IdentifyRuntime(t.Context()); found != want {
 			t.Errorf("found %+v", found)
@@ -87,27 +86,27 @@ func TestAuto(t *testing.T) {
 	ours := strings.Replace(machine.PtpList, "}]", `}, {"type": "capture-cni"}]`, 1)
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  terms.Mode
+		want  report.Mode
 	}{
-		"loaded":          {map[string]string{primaryFile: machine.PtpList}, terms.DropIn},
-		"an entry":        {map[string]string{primaryFile: ours}, terms.Insert},
-		"an entry, owned": {map[string]string{primaryFile: machine.PtpList, entry.OwnedName: "{}"}, terms.Insert},
-		"a conf":          {map[string]string{"10-a.conf": machine.BridgeConf}, terms.Owned},
-		"no list":         {nil, terms.Auto},
+		"loaded":          {map[string]string{primaryFile: machine.PtpList}, report.DropIn},
+		"an entry":        {map[string]string{primaryFile: ours}, report.Insert},
+		"an entry, owned": {map[string]string{primaryFile: machine.PtpList, conflist.OwnedName: "{}"}, report.Insert},
+		"a conf":          {map[string]string{"10-a.conf": machine.BridgeConf}, report.Owned},
+		"no list":         {nil, report.Auto},
 	} {
-		n, net, log := listNode(t, tt.files, terms.Auto, false)
+		n, net, log := listNode(t, tt.files, report.Auto, false)
 		n.Runtime = machine.Serve(t, loadedList("capture-cni"))
 		changed, err := n.PlaceEntry(t.Context())
-		if n.Mode != tt.want || n.Placed != tt.want || (err != nil) != (tt.want == terms.Auto) || changed && tt.want == terms.Auto {
+		if n.Mode != tt.want || n.Placed != tt.want || (err != nil) != (tt.want == report.Auto) || changed && tt.want == report.Auto {
 			t.Errorf("%s: mode %s, placed %s, %v: %s", name, n.Mode, n.Placed, err, log)
 		}
-		if tt.want != terms.DropIn {
+		if tt.want != report.DropIn {
 			continue
 		}
 		machine.Write(t, net, primaryFile, ours[:20]) // its owner writes another kind of file
 		lab.Check(t, os.Rename(net.Path()+"/"+primaryFile, net.Path()+"/10-ptp.bak"))
 		machine.Write(t, net, "10-ptp.conf", machine.BridgeConf)
-		if _, err := n.PlaceEntry(t.Context()); n.Mode != terms.Owned {
+		if _, err := n.PlaceEntry(t.Context()); n.Mode != report.Owned {
 			t.Errorf("%s, and then a conf: mode %s, %v", name, n.Mode, err)
 		}
 	}
@@ -127,14 +126,14 @@ func TestNotWithdrawn(t *testing.T) {
 		n := withoutCredentials(t, map[string]string{"/opt/cni/bin/other": "", stateDir + "token": "x", stateDir + "kubeconfig": "x", runDir + "kubeconfig": "x"})
 		lab.Check(t, tt.change(n))
 		state, err := n.ensureCredentials(t.Context(), false)
-		if !entry.IsWaiting(err) || !strings.HasPrefix(err.Error(), tt.want) ||
+		if !conflist.IsWaiting(err) || !strings.HasPrefix(err.Error(), tt.want) ||
 			state.Kubeconfig != stateDir+"kubeconfig" || n.read(t, stateDir+"token") != "x" {
 			t.Errorf("%s: %+v, %v", name, state, err)
 		}
 		if n.read(t, runDir+"kubeconfig") != "" {
 			t.Errorf("%s: no directory is without a kubeconfig for the canary", name)
 		}
-		if err := n.Canary(t.Context(), n.Settings.Credentials.Pod); !entry.IsWaiting(err) {
+		if err := n.Canary(t.Context(), n.Settings.Credentials.Pod); !conflist.IsWaiting(err) {
 			t.Errorf("%s: canary %v", name, err)
 		}
 	}
@@ -151,12 +150,12 @@ func TestFallbackIsShown(t *testing.T) {
 	t.Parallel()
 	token := "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat": %d, "exp": %d}`, time.Now().Unix(), time.Now().Unix()+3600)) + ".s"
 	for directory, warns := range map[string]bool{stateDir: false, runDir: true} {
-		n, _ := wholeNode(t, func(s *settings.Node) { s.Credentials.OnNode = true })
+		n, _ := wholeNode(t, func(s *Settings) { s.Credentials.OnNode = true })
 		lab.Check(t, os.MkdirAll(n.Settings.At(directory), 0o700))
 		for name, text := range map[string]string{"token": token, "kubeconfig": "x", "ca.crt": "x"} {
 			lab.Check(t, os.WriteFile(n.Settings.At(directory+name), []byte(text), 0o600))
 		}
-		report := n.VerifyMode(t.Context(), terms.Insert)
+		report := n.VerifyMode(t.Context(), report.Insert)
 		if shown := strings.Contains(report.String(), "warning: the plugin's credentials are only in /run/capture-cni, which a reboot empties, because the disk of "+
 			"/var/lib/capture-cni is full or read-only: free space on that disk, or make it writable"); shown != warns || !report.IsGood(PartCredentials) {
 			t.Errorf("in %s: %s", directory, report)

@@ -11,25 +11,21 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/preflight"
-	"github.com/capture-cni/capture-cni/install/runtimeconfig"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // runtimeFault compares the entry with what the runtime reports. Where the runtime
 // does not report it, or has no socket, the files decide; while the runtime has to
 // decide on the mode, a missing socket is a fault.
-func (n *Node) runtimeFault(ctx context.Context, mode terms.Mode) error {
-	if n.Runtime == nil || mode == terms.Multus {
+func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
+	if n.Runtime == nil || mode == report.Multus {
 		return nil
 	}
 	loaded, err := n.Runtime.CNIConfig(ctx)
-	if errors.Is(err, cri.ErrNoConfig) || mode != terms.Auto && errors.Is(err, cri.ErrNoSocket) {
+	if errors.Is(err, cri.ErrNoConfig) || mode != report.Auto && errors.Is(err, cri.ErrNoSocket) {
 		return nil
 	}
-	if err == nil && mode == terms.MultusChain {
+	if err == nil && mode == report.MultusChain {
 		return auxiliaryChainFault(loaded, filepath.Base(n.Settings.NetDir))
 	}
 	if err == nil && !loaded.Calls(conflist.PluginType) {
@@ -68,7 +64,7 @@ func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfi
 		case errors.Is(err, cri.ErrNoConfig) || err == nil && waited > loadTimeout:
 			return false, nil
 		case err != nil && waited > answerTimeout:
-			return false, entry.Waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
+			return false, conflist.Waiting("the runtime has not reported yet whether it loads a drop-in: " + err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +76,7 @@ func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfi
 
 // Runtime is the runtime that answered last.
 type Runtime struct {
-	Program terms.Runtime
+	Program report.Runtime
 	Socket  string
 }
 
@@ -90,11 +86,11 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	if n.Runtime == nil {
 		return Runtime{}
 	}
-	loader := runtimeconfig.Loader(ctx, n.Settings, n.Runtime)
+	loader := loaderOf(ctx, n.Settings, n.Runtime)
 	now := Runtime{Program: loader.Runtime, Socket: n.Runtime.Socket()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now.Program == (terms.Runtime{}) {
+	if now.Program == (report.Runtime{}) {
 		return n.found
 	}
 	if now != n.found {
@@ -105,12 +101,12 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 }
 
 // runtimeLoader returns how the runtime that answered last chooses its list, or asks the runtime.
-func (n *Node) runtimeLoader(ctx context.Context) entry.Loader {
+func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	n.mu.Lock()
 	loader := n.loader
 	n.mu.Unlock()
-	if loader.Runtime == (terms.Runtime{}) {
-		loader = runtimeconfig.Loader(ctx, n.Settings, n.Runtime)
+	if loader.Runtime == (report.Runtime{}) {
+		loader = loaderOf(ctx, n.Settings, n.Runtime)
 	}
 	return loader
 }
@@ -118,23 +114,23 @@ func (n *Node) runtimeLoader(ctx context.Context) entry.Loader {
 // Rival returns what keeps removing the entry: a word for the program, "unknown" unless its
 // traces are on the node, and which list and network lose the entry. The list's own plugins
 // say nothing about the program that writes it.
-func (n *Node) Rival(ctx context.Context) (writer string, warning nodestate.Warning) {
+func (n *Node) Rival(ctx context.Context) (writer string, warning report.Warning) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
-	_ = n.withLists(ctx, func(net entry.Net) error { // there may be no list at the moment
-		p, err := entry.FindPrimary(net)
+	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment
+		p, err := conflist.FindPrimary(net)
 		if err != nil {
 			return err
 		}
 		list = fmt.Sprintf("%s/%s, network %s", n.Settings.NetDir, p.File, conflist.Shown(p.List.Name))
-		if p.Owner() == "cilium-cni" && n.Placed != terms.DropIn { // Cilium leaves drop-ins alone
-			renamed = preflight.RenamedByCilium(net.Dir)
+		if p.Owner() == "cilium-cni" && n.Placed != report.DropIn { // Cilium leaves drop-ins alone
+			renamed = renamedByCilium(net.Dir)
 		}
 		return nil
 	})
 	what := fmt.Sprintf(" keeps removing the entry (mode %s, %s)", n.Placed, list)
 	if renamed != "" {
 		what = "Cilium" + what + "; it renamed " + renamed + ", as it does with cni.exclusive"
-		return "cilium", nodestate.Warning{Reason: what, Next: preflight.FixExclusive}
+		return "cilium", report.Warning{Reason: what, Next: fixExclusive}
 	}
-	return "unknown", nodestate.Warning{Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode"}
+	return "unknown", report.Warning{Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode"}
 }

@@ -19,9 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestWithoutASocket leaves the decision to the files, except while the runtime has to decide
@@ -33,8 +31,8 @@ func TestWithoutASocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for mode, isFault := range map[terms.Mode]bool{terms.Auto: true, terms.Insert: false, terms.DropIn: false, terms.Owned: false, terms.MultusChain: false, terms.Multus: false} {
-		n := New(settings.Node{Mode: mode}, nil, client, slog.New(slog.DiscardHandler))
+	for mode, isFault := range map[report.Mode]bool{report.Auto: true, report.Insert: false, report.DropIn: false, report.Owned: false, report.MultusChain: false, report.Multus: false} {
+		n := New(Settings{Mode: mode}, nil, client, slog.New(slog.DiscardHandler))
 		if fault := n.runtimeFault(t.Context(), mode); (fault != nil) != isFault || isFault && !errors.Is(fault, cri.ErrNoSocket) {
 			t.Errorf("mode %s: %v", mode, fault)
 		}
@@ -45,7 +43,7 @@ func TestWithoutASocket(t *testing.T) {
 // may be among them.
 func TestUnlistedPodsKeepTheEntry(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/" + entry.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
+	wanted := DefaultSettings(machine.New(t, map[string]string{"/etc/cni/net.d/" + conflist.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
 	n := New(wanted, nil, machine.Serve(t, machine.Named{}), slog.New(slog.DiscardHandler))
 	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.Contains(err.Error(), "the entry stays") {
 		t.Errorf("got %v", err)
@@ -59,9 +57,9 @@ func TestUnlistedPodsKeepTheEntry(t *testing.T) {
 // is no fault of it.
 func TestDrainIsAwaited(t *testing.T) {
 	t.Parallel()
-	wanted := settings.Default(machine.New(t, map[string]string{"/etc/cni/net.d/" + entry.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
+	wanted := DefaultSettings(machine.New(t, map[string]string{"/etc/cni/net.d/" + conflist.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
 	n := New(wanted, nil, machine.Serve(t, running{}), slog.New(slog.DiscardHandler))
-	if err := n.CheckRemovable(t.Context(), false); !entry.IsWaiting(err) || !strings.Contains(err.Error(), "1 captured pods still run on the node (shop/web)") {
+	if err := n.CheckRemovable(t.Context(), false); !conflist.IsWaiting(err) || !strings.Contains(err.Error(), "1 captured pods still run on the node (shop/web)") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -95,14 +93,14 @@ func TestMultusWithoutTheChain(t *testing.T) {
 		`{"plugins":[{"type":"multus-shim"}]}`:              "has no auxiliaryCNIChainName",
 		`{"plugins":[{"type":"ptp"}]}`:                      "does not call Multus",
 	} {
-		n := New(settings.Node{Mode: terms.MultusChain, NetDir: "/run/multus/cni/net.d/vendor-cni-chain"}, nil, machine.Serve(t, calling{source: source}), slog.New(slog.DiscardHandler))
-		fault := n.runtimeFault(t.Context(), terms.MultusChain)
+		n := New(Settings{Mode: report.MultusChain, NetDir: "/run/multus/cni/net.d/vendor-cni-chain"}, nil, machine.Serve(t, calling{source: source}), slog.New(slog.DiscardHandler))
+		fault := n.runtimeFault(t.Context(), report.MultusChain)
 		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Error(), want) {
 			t.Errorf("%s: %v, want %q", source, fault, want)
 		}
 	}
-	n := New(settings.Node{Mode: terms.MultusChain}, nil, machine.Serve(t, machine.Named{Runtime: "cri-o"}), slog.New(slog.DiscardHandler))
-	if fault := n.runtimeFault(t.Context(), terms.MultusChain); fault != nil {
+	n := New(Settings{Mode: report.MultusChain}, nil, machine.Serve(t, machine.Named{Runtime: "cri-o"}), slog.New(slog.DiscardHandler))
+	if fault := n.runtimeFault(t.Context(), report.MultusChain); fault != nil {
 		t.Errorf("a runtime that does not report it: %v", fault)
 	}
 }
@@ -171,16 +169,16 @@ func TestRival(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		files        map[string]string
-		mode         terms.Mode
+		mode         report.Mode
 		writer, what string
 	}{
-		"a list of ptp":               {map[string]string{"10-a.conflist": ptp}, terms.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, DIR/10-a.conflist, network k8s)"},
-		"a list of Cilium":            {map[string]string{"05-cilium.conflist": cilium}, terms.Insert, "unknown", "DIR/05-cilium.conflist, network cilium)"},
-		"Cilium renamed a list":       {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, terms.Owned, "cilium", "Cilium keeps removing the entry (mode owned, DIR/05-cilium.conflist, network cilium); it renamed " + renamed},
-		"Cilium did, and leaves this": {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, terms.DropIn, "unknown", "an unknown program"},
-		"Cilium did, and is gone":     {map[string]string{"10-b.conflist": ptp, renamed: ptp}, terms.Insert, "unknown", "DIR/10-b.conflist"},
-		"a name with other text":      {map[string]string{"10-a.conflist": strings.ReplaceAll(ptp, "k8s", "a; rm -r b")}, terms.Insert, "unknown", "(mode insert, DIR/10-a.conflist, network "},
-		"no list":                     {nil, terms.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, no list in DIR)"},
+		"a list of ptp":               {map[string]string{"10-a.conflist": ptp}, report.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, DIR/10-a.conflist, network k8s)"},
+		"a list of Cilium":            {map[string]string{"05-cilium.conflist": cilium}, report.Insert, "unknown", "DIR/05-cilium.conflist, network cilium)"},
+		"Cilium renamed a list":       {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, report.Owned, "cilium", "Cilium keeps removing the entry (mode owned, DIR/05-cilium.conflist, network cilium); it renamed " + renamed},
+		"Cilium did, and leaves this": {map[string]string{"05-cilium.conflist": cilium, renamed: ptp}, report.DropIn, "unknown", "an unknown program"},
+		"Cilium did, and is gone":     {map[string]string{"10-b.conflist": ptp, renamed: ptp}, report.Insert, "unknown", "DIR/10-b.conflist"},
+		"a name with other text":      {map[string]string{"10-a.conflist": strings.ReplaceAll(ptp, "k8s", "a; rm -r b")}, report.Insert, "unknown", "(mode insert, DIR/10-a.conflist, network "},
+		"no list":                     {nil, report.Insert, "unknown", "an unknown program keeps removing the entry (mode insert, no list in DIR)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestListThatIsSkipped is a fault of agent and verify: CRI-O may skip a list whose program the
 // agent does not see, and with it the entry.
 func TestListThatIsSkipped(t *testing.T) {
 	t.Parallel()
-	n, _, _ := listNode(t, map[string]string{"05-bridge.conflist": strings.Replace(machine.PtpList, "ptp", "gone", 1), primaryFile: machine.PtpList}, terms.Owned, false)
+	n, _, _ := listNode(t, map[string]string{"05-bridge.conflist": strings.Replace(machine.PtpList, "ptp", "gone", 1), primaryFile: machine.PtpList}, report.Owned, false)
 	const want = "the runtime may load 10-ptp.conflist, which has no entry"
 	if _, err := n.PlaceEntry(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the agent: %v", err)
 	}
-	if _, err := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, terms.Owned); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, report.Owned); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("verify: %v", err)
 	}
 }
@@ -36,7 +36,7 @@ func TestPlainConfigurations(t *testing.T) {
 		"renamed":        {map[string]string{renamed: machine.BridgeConf, "10-bridge.conflist": made}, nil},
 		"written later":  {map[string]string{"20-ptp.conflist": machine.PtpList}, map[string]string{plain: machine.BridgeConf}},
 	} {
-		n, net, _ := listNode(t, test.files, terms.Auto, false)
+		n, net, _ := listNode(t, test.files, report.Auto, false)
 		if _, err := n.PlaceEntry(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -48,10 +48,10 @@ func TestPlainConfigurations(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if files := machine.Files(t, net); files[plain] != machine.BridgeConf || files[renamed] != "" || !strings.Contains(files[entry.OwnedName], `"bridge"`) {
+		if files := machine.Files(t, net); files[plain] != machine.BridgeConf || files[renamed] != "" || !strings.Contains(files[conflist.OwnedName], `"bridge"`) {
 			t.Errorf("%s: %q", name, files)
 		}
-		if _, err := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, terms.Auto); err != nil {
+		if _, err := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, report.Auto); err != nil {
 			t.Errorf("%s, verify: %v", name, err)
 		}
 	}

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/programs"
 )
 
 // ensureCredentials writes the credentials or, if the node should have none, withdraws
@@ -46,11 +45,11 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.Settings.Credentials.Pod)
 	}
 	if err != nil {
-		return entry.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
+		return conflist.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
 	// The files that credentialFiles looks for go last: with them, the work is done.
 	err = errors.Join(
-		n.removeFiles([]string{n.Settings.StateDir}, programs.LastGood(config.LookupProgram)),
+		n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)),
 		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
 		n.removeFiles(n.Settings.BinDirs, config.LookupProgram),
 	)
@@ -85,7 +84,7 @@ func (n *Node) credentialsFault() (kubeconfig string, err error) {
 		return n.Store.Fault()
 	}
 	if left := n.credentialFiles(); len(left) > 0 {
-		err = entry.Waiting(fmt.Sprintf("%s: expected no credentials on the node; "+
+		err = conflist.Waiting(fmt.Sprintf("%s: expected no credentials on the node; "+
 			"the agent removes them once every installed plugin gets pods from it", left[0]))
 	}
 	return n.Settings.StateDir + "/" + config.KubeconfigName, err

@@ -17,9 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
-	"github.com/capture-cni/capture-cni/install/entry"
-	"github.com/capture-cni/capture-cni/install/settings"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -71,9 +69,9 @@ func TestWithdrawn(t *testing.T) {
 // agent answers.
 func withoutCredentials(t *testing.T, files map[string]string) *Node {
 	t.Helper()
-	wanted := settings.Default(machine.New(t, files))
+	wanted := DefaultSettings(machine.New(t, files))
 	var err error
-	if wanted.Entry, err = entry.Parse(nil, terms.Insert, wanted.StateDir, wanted.RunDir); err != nil {
+	if wanted.Entry, err = conflist.ParseEntry(nil, report.Insert, wanted.StateDir, wanted.RunDir); err != nil {
 		t.Fatal(err)
 	}
 	wanted.Credentials.Pod = record.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}

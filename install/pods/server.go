@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/socket"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -89,8 +89,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if path := s.settings.Socket; len(path) > socket.MaxPath {
-		return fmt.Errorf("listening for requests of pods: the path %s has %d bytes: expected at most %d", path, len(path), socket.MaxPath)
+	if path := s.settings.Socket; len(path) > host.MaxPath {
+		return fmt.Errorf("listening for requests of pods: the path %s has %d bytes: expected at most %d", path, len(path), host.MaxPath)
 	}
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -98,13 +98,13 @@ func (s *Server) Serve(ctx context.Context) error {
 		tasks.Go(func() { s.api.WatchNodePods(ctx, s.settings.Node, s.cache) })
 	}
 	accept := func(l *net.UnixListener) error { return s.accept(ctx, l, &tasks) }
-	socket.Serve(ctx, []string{s.settings.Socket}, s.listen, accept, s.lost, s.log)
+	host.Serve(ctx, []string{s.settings.Socket}, s.listen, accept, s.lost, s.log)
 	return nil
 }
 
 // listen makes the socket.
 func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
-	listener, err := socket.ListenStream(ctx, s.settings.Socket)
+	listener, err := host.ListenStream(ctx, s.settings.Socket)
 	if err == nil {
 		s.setListening(nil)
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -110,14 +109,14 @@ func eventReason(r record.Record) string {
 	switch {
 	case r.Verdict == record.Failed:
 		return eventFailed
-	case r.Verdict == received.Repaired:
+	case r.Verdict == Repaired:
 		return eventRepaired
-	case r.Verdict == received.Found &&
-		(r.Reason == received.Uncaptured || r.Reason == received.Drifted || r.Reason == received.InjectedLater):
+	case r.Verdict == Found &&
+		(r.Reason == Uncaptured || r.Reason == Drifted || r.Reason == InjectedLater):
 		return eventMissing
-	case r.Verdict == received.Found && (r.Reason == received.Outdated || r.Reason == received.Changed):
+	case r.Verdict == Found && (r.Reason == Outdated || r.Reason == Changed):
 		return eventNote
-	case r.Verdict == received.Found:
+	case r.Verdict == Found:
 		return eventWarning
 	}
 	return ""

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -33,7 +32,7 @@ func repairs(e *Events, n int) {
 		name := fmt.Sprint("web-", i)
 		e.Post(record.Record{
 			Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: name, UID: name},
-			Verdict: received.Repaired, Reason: received.Uncaptured, Message: strings.Repeat("ü", 2*maxMessage),
+			Verdict: Repaired, Reason: Uncaptured, Message: strings.Repeat("ü", 2*maxMessage),
 		})
 	}
 }

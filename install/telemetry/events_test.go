@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -222,16 +221,16 @@ func TestEventsOfTheGuard(t *testing.T) {
 		reason  record.Reason
 		want    string
 	}{
-		{received.Repaired, received.Uncaptured, "CaptureRepaired"},
-		{received.Repaired, received.Drifted, "CaptureRepaired"},
-		{received.Found, received.Uncaptured, "CaptureMissing"},
-		{received.Found, received.Drifted, "CaptureMissing"},
-		{received.Found, received.Outdated, "CaptureNote"},
-		{received.Found, received.Changed, "CaptureNote"},
-		{received.Found, received.Foreign, "CaptureWarning"},
-		{received.Found, received.InjectedLater, "CaptureMissing"},
-		{received.EvictionRequested, received.Uncaptured, ""},
-		{received.EvictionRequested, received.Drifted, ""},
+		{Repaired, Uncaptured, "CaptureRepaired"},
+		{Repaired, Drifted, "CaptureRepaired"},
+		{Found, Uncaptured, "CaptureMissing"},
+		{Found, Drifted, "CaptureMissing"},
+		{Found, Outdated, "CaptureNote"},
+		{Found, Changed, "CaptureNote"},
+		{Found, Foreign, "CaptureWarning"},
+		{Found, InjectedLater, "CaptureMissing"},
+		{EvictionRequested, Uncaptured, ""},
+		{EvictionRequested, Drifted, ""},
 	} {
 		e, s := newEvents(t)
 		e.Post(record.Record{Time: time.Now(), Pod: captured.Pod, Verdict: tt.verdict, Reason: tt.reason, Message: "what was found"})

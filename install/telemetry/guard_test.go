@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -32,9 +30,9 @@ func (a *agent) expectAllReceived(t *testing.T) {
 }
 
 var (
-	repaired  = record.Record{Verdict: received.Repaired, Reason: received.Uncaptured, Message: "it is captured now"}
-	found     = record.Record{Verdict: received.Found, Reason: received.Drifted, Message: "it is not captured"}
-	requested = record.Record{Verdict: received.EvictionRequested, Reason: received.Uncaptured, Message: "it is to go"}
+	repaired  = record.Record{Verdict: Repaired, Reason: Uncaptured, Message: "it is captured now"}
+	found     = record.Record{Verdict: Found, Reason: Drifted, Message: "it is not captured"}
+	requested = record.Record{Verdict: EvictionRequested, Reason: Uncaptured, Message: "it is to go"}
 )
 
 // TestRemembers the last ADD of a pod that was captured or should have been,
@@ -60,7 +58,7 @@ func TestRemembers(t *testing.T) {
 		"at-last": record.Captured, "found-later": record.Captured, "passed-later": record.Captured,
 	}
 	for name := range heard {
-		r, err := history.Last(history.Directory(a.socket), name)
+		r, err := LastRecord(HistoryDirectory(a.socket), name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || r.Verdict != want[name] {
 			t.Errorf("%s: remembered as %q, %v, want %q", name, r.Verdict, err, want[name])
 		}
@@ -90,7 +88,7 @@ func TestGuardIsNoADD(t *testing.T) {
 			series++
 		}
 	}
-	if want := len(received.Reasons(record.Captured)) + len(received.Reasons(record.Passed)) + len(received.Reasons(record.Failed)); series != want || total != 1 {
+	if want := len(Reasons(record.Captured)) + len(Reasons(record.Passed)) + len(Reasons(record.Failed)); series != want || total != 1 {
 		t.Errorf("%v ADDs in %d series, want the marker in %d", total, series, want)
 	}
 	a.expect(t, 0, "records_lost_total", "cause=form")
@@ -106,7 +104,7 @@ func TestEvictsOnRequest(t *testing.T) {
 	asked := make(chan record.PodRef, 16)
 	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
 	drifted := requested
-	drifted.Reason = received.Drifted
+	drifted.Reason = Drifted
 	for _, r := range []record.Record{
 		of("captured", captured), of("passed", passed), of("failed", failed), of("found", found), of("repaired", repaired),
 		of("doomed", requested), of("drifted", drifted), of("doomed", requested),

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -144,7 +143,7 @@ func TestHistoryIsPutRight(t *testing.T) {
 		a := start(t, newSocket(t))
 		a.expectReceived(t, of("before", captured))
 		a.expectAllReceived(t)
-		memory := history.Directory(a.socket)
+		memory := HistoryDirectory(a.socket)
 		err := os.RemoveAll(memory)
 		if mode != 0 {
 			err = errors.Join(err, os.Mkdir(memory, mode))
@@ -154,7 +153,7 @@ func TestHistoryIsPutRight(t *testing.T) {
 		}
 		a.expectReceived(t, of("after", captured))
 		lab.Eventually(t, func() error {
-			if _, err := history.Last(memory, "after"); err != nil {
+			if _, err := LastRecord(memory, "after"); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			return nil

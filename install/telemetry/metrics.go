@@ -12,7 +12,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -45,8 +44,8 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 		build:   f.GaugeVec("build_info", metrics.BuildInfo, "version", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1: a hash of the operator's keys in the entry, in label `hash`", "hash"),
 	}
-	for _, verdict := range received.OfAdds() {
-		for _, reason := range received.Reasons(verdict) {
+	for _, verdict := range ofAdds() {
+		for _, reason := range Reasons(verdict) {
 			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
 		}
 	}

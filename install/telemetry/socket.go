@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/socket"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // listen makes the socket, and the directories next to it, accessible to root alone
 // from the first moment on. It replaces an older socket in one step.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
-	conn, err := socket.ListenDatagrams(ctx, path)
+	conn, err := host.ListenDatagrams(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("listening for records: %w", err)
 	}
-	if err := socket.Alias(path, config.GuardSocket(path)); err != nil {
+	if err := host.Alias(path, config.GuardSocket(path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("listening for the guard's records: %w", err), conn.Close())
 	}
 	if err := makeDirectories(path); err != nil {
@@ -35,7 +34,7 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 
 // makeDirectories makes the directories of records next to a socket.
 func makeDirectories(socket string) error {
-	for _, dir := range []string{record.Spool(socket), history.Directory(socket)} {
+	for _, dir := range []string{record.Spool(socket), HistoryDirectory(socket)} {
 		if err := makePrivate(dir); err != nil {
 			return fmt.Errorf("making a directory of records: %w", err)
 		}

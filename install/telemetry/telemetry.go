@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry receives the records of plugin and guard, and makes metrics,
-// log lines and Events of them. Neither of the two waits for it.
+// Package telemetry receives the records of plugin and guard, and makes metrics, log lines
+// and Events of them, for which neither of the two waits. It keeps the record of each pod's
+// last ADD. A process that poses as the plugin can send anything, so each value is checked.
 package telemetry
 
 import (
@@ -20,11 +21,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/history"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/metrics"
-	"github.com/capture-cni/capture-cni/install/received"
-	"github.com/capture-cni/capture-cni/install/socket"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -82,7 +81,7 @@ func (l *Listener) Serve(ctx context.Context) {
 	}
 	buffer, control := make([]byte, record.MaxSize+1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	read := func(conn *net.UnixConn) error { return l.read(conn, buffer, control) }
-	socket.Serve(ctx, []string{path, config.GuardSocket(path)}, listen, read, func(err error) {
+	host.Serve(ctx, []string{path, config.GuardSocket(path)}, listen, read, func(err error) {
 		l.log.Warn("receiving records failed; retrying", "socket", path, "error", err)
 	}, l.log)
 }
@@ -94,7 +93,7 @@ func (l *Listener) replay() {
 	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted them
 		l.log.Warn("making the directories of records failed", "error", err)
 	}
-	if err := received.Replay(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
+	if err := ReplaySpool(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
 		l.log.Warn("reading the spooled records failed", "error", err)
 	}
 }
@@ -119,9 +118,9 @@ func (l *Listener) read(conn *net.UnixConn, buffer, control []byte) error {
 
 // receive processes one record, which may have waited in the spool.
 func (l *Listener) receive(document []byte, spooled bool) {
-	r, err := received.Read(document)
+	r, err := ParseRecord(document)
 	switch {
-	case errors.Is(err, received.ErrVersion):
+	case errors.Is(err, errVersion):
 		l.metrics.lost.WithLabelValues(causeVersion).Inc()
 		return
 	case err != nil:
@@ -129,11 +128,11 @@ func (l *Listener) receive(document []byte, spooled bool) {
 		l.paced(slog.LevelWarn).Warn("discarding a malformed record", "error", err)
 		return
 	}
-	if slices.Contains(received.OfAdds(), r.Verdict) {
+	if slices.Contains(ofAdds(), r.Verdict) {
 		l.metrics.observe(r)
 		l.record(r, spooled)
 	}
-	if r.Verdict == received.EvictionRequested && l.settings.Evict != nil {
+	if r.Verdict == EvictionRequested && l.settings.Evict != nil {
 		l.settings.Evict(r.Pod)
 	}
 	l.write(r)
@@ -145,13 +144,13 @@ func (l *Listener) receive(document []byte, spooled bool) {
 // record writes an ADD to the history, unless the pod is not in the mesh and there
 // are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
-	if r.Verdict == record.Passed && !received.IsExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
+	if r.Verdict == record.Passed && !isExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
 	}
-	err := history.Record(history.Directory(l.settings.Socket), r, spooled)
+	err := KeepRecord(HistoryDirectory(l.settings.Socket), r, spooled)
 	if err != nil { // the directory may have been deleted or replaced
 		if err = makeDirectories(l.settings.Socket); err == nil {
-			err = history.Record(history.Directory(l.settings.Socket), r, spooled)
+			err = KeepRecord(HistoryDirectory(l.settings.Socket), r, spooled)
 		}
 	}
 	if err != nil {
@@ -193,7 +192,7 @@ func (l *Listener) line(r record.Record, level slog.Level, message string, args 
 // seconds returns how long each stage of an ADD took, for a log.
 func seconds(stages map[record.Stage]float64) slog.Attr {
 	var attrs []any
-	for _, stage := range terms.Stages() {
+	for _, stage := range report.Stages() {
 		if took, known := stages[stage]; known {
 			attrs = append(attrs, slog.Float64(string(stage), took))
 		}
@@ -210,9 +209,9 @@ func (l *Listener) write(r record.Record) {
 		l.line(r, slog.LevelWarn, "not captured, and not started", "reason", r.Reason, "code", r.Code, "message", r.Message, seconds(r.Stages))
 	case r.Verdict == record.Passed && len(r.Warnings) > 0:
 		l.line(r, slog.LevelWarn, "not captured", "reason", r.Reason)
-	case r.Verdict == record.Passed && received.IsExempt(r.Reason):
+	case r.Verdict == record.Passed && isExempt(r.Reason):
 		l.line(r, slog.LevelInfo, "in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
-	case r.Verdict == received.Repaired:
+	case r.Verdict == Repaired:
 		l.line(r, slog.LevelInfo, "captured by the guard", "found", r.Reason, "message", r.Message)
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/history"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -157,7 +156,7 @@ func TestExempt(t *testing.T) {
 	if log := a.log.String(); strings.Count(log, "exempt from capture") != 1 || !strings.Contains(log, "pod=shop/own-init") || !strings.Contains(log, "sets up the capture itself") {
 		t.Errorf("log %s", log)
 	}
-	if got, err := history.Last(history.Directory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
+	if got, err := LastRecord(HistoryDirectory(a.socket), "77aa"); err != nil || got.Reason != exempt.Reason {
 		t.Errorf("of the last ADD is kept: %+v, %v", got, err)
 	}
 }
@@ -195,11 +194,11 @@ func TestReplays(t *testing.T) {
 	socket := newSocket(t)
 	younger := captured
 	younger.Pod, younger.Time = failed.Pod, time.Unix(1000, 0)
-	memory := history.Directory(socket)
+	memory := HistoryDirectory(socket)
 	if err := errors.Join(os.MkdirAll(record.Spool(socket), 0o700), os.MkdirAll(memory, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := history.Record(memory, younger, false); err != nil {
+	if err := KeepRecord(memory, younger, false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -216,7 +215,7 @@ func TestReplays(t *testing.T) {
 		}
 		return nil
 	})
-	if last, err := history.Last(memory, failed.Pod.UID); err != nil || last.Verdict != record.Captured {
+	if last, err := LastRecord(memory, failed.Pod.UID); err != nil || last.Verdict != record.Captured {
 		t.Errorf("the last ADD of the pod: %+v, %v", last, err)
 	}
 }
@@ -244,7 +243,7 @@ func TestSocket(t *testing.T) {
 			a.expectReceived(t, captured)
 			a.expect(t, 1, "adds_total", "result=captured")
 			for path, want := range map[string]os.FileMode{
-				socket: os.ModeSocket | 0o600, record.Spool(socket): os.ModeDir | 0o700, history.Directory(socket): os.ModeDir | 0o700,
+				socket: os.ModeSocket | 0o600, record.Spool(socket): os.ModeDir | 0o700, HistoryDirectory(socket): os.ModeDir | 0o700,
 			} {
 				if info, err := os.Lstat(path); err != nil || info.Mode() != want {
 					t.Errorf("%s: %v, %v, want %s", path, info.Mode(), err, want)
@@ -260,7 +259,7 @@ func TestKubeletsDirectory(t *testing.T) {
 	t.Parallel()
 	for made, want := range map[os.FileMode]os.FileMode{0o755: 0o700, 0o757: 0o757} {
 		socket := newSocket(t)
-		dir := history.Directory(socket)
+		dir := HistoryDirectory(socket)
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, made)); err != nil {
 			t.Fatal(err)
 		}

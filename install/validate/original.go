@@ -15,11 +15,11 @@ import (
 // soOriginalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST.
 const soOriginalDst = 80
 
-// OriginalDestination reads from conntrack the destination that a connection had
+// originalDestination reads from conntrack the destination that a connection had
 // before it was redirected. x/sys has no getsockopt that returns a sockaddr, so this uses
 // one that returns a struct which begins with a sockaddr_in6: there, a sockaddr_in has its
 // address in place of the flow.
-func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
+func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("accessing the connection's socket: %w", err)

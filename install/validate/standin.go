@@ -53,7 +53,7 @@ func (s *standIn) serve() {
 		if err != nil {
 			return // closed
 		}
-		if to, err := OriginalDestination(conn.(*net.TCPConn)); err == nil {
+		if to, err := originalDestination(conn.(*net.TCPConn)); err == nil {
 			_, _ = io.WriteString(conn, s.response(to)) // the client checks what arrives
 		}
 		_ = conn.Close()

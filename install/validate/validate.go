@@ -2,7 +2,8 @@
 
 // Package validate proves from inside a pod, without capabilities, that the pod's
 // traffic is captured: it listens at the proxy's port, connects as an application
-// would, and checks that its own listener responds.
+// would, and checks that its own listener responds. It has the programs in the pods of
+// kubectl capture-cni test as well.
 package validate
 
 import (

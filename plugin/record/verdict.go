@@ -6,7 +6,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Verdict is the result for the pod. The guard's own are in install/received.
+// Verdict is the result for the pod. The guard's own are in install/telemetry.
 type Verdict string
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -41,7 +41,7 @@ func TestReasons(t *testing.T) {
 	} {
 		r := newRecorder("sandbox")
 		r.failed(test.err)
-		if r.Reason != test.want || !slices.Contains(received.Reasons(r.Verdict), r.Reason) || r.Code != cniError(test.err).Code {
+		if r.Reason != test.want || !slices.Contains(telemetry.Reasons(r.Verdict), r.Reason) || r.Code != cniError(test.err).Code {
 			t.Errorf("%v: got %q, code %d, want %q", test.err, r.Reason, r.Code, test.want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	spooled := func() (count int) {
-		if err := received.Replay(record.Spool(socket), func([]byte) { count++ }); err != nil {
+		if err := telemetry.ReplaySpool(record.Spool(socket), func([]byte) { count++ }); err != nil {
 			t.Error(err)
 		}
 		return count

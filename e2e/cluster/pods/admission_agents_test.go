@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/nodestate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 const agentsAccount = "system:serviceaccount:" + cluster.Namespace + ":capture-cni-node"
@@ -173,7 +173,7 @@ func testLeasePolicy(t *testing.T) {
 	lease := func(name string, change func(*coordination.Lease)) string {
 		l := &coordination.Lease{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: nodestate.Labels()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: report.LeaseLabels()},
 		}
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: "1"}}
 		change(l)

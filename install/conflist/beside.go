@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// Other is another mesh's plugin in the list that the runtime loads, and what the
+// agent does with its own entry next to it.
+type Other struct {
+	file     string
+	Plugin   string
+	ambient  bool
+	Decision decision
+	kept     report.Mode // of the entry that was there already
+}
+
+type decision string
+
+const (
+	allowed decision = "allowed" // the agent writes its entry
+	Refused decision = "refused" // the agent writes no entry
+	kept    decision = "kept"    // an entry was there already: it stays, up to date
+)
+
+// Beside returns the plugins of other meshes in the list that the runtime loads,
+// and the mode in which the agent may write its entry: the given one or, next to
+// istio-cni, that of the entry which is there already. Error: there is no list yet, or
+// there are plugins next to which the agent must write no entry.
+func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
+	if mode.UnderMultus() {
+		return nil, mode, nil // the list that the runtime loads is elsewhere
+	}
+	found, err := Primaries(net)
+	for _, p := range found {
+		err = errors.Join(err, p.CheckVersion())
+		for _, plugin := range p.List.Plugins {
+			if plugin.OtherMesh() {
+				others = append(others, decideBeside(plugin, p, net, allowIstioCNI))
+			}
+		}
+	}
+	if err != nil {
+		return nil, mode, err
+	}
+	for _, other := range others {
+		switch other.Decision {
+		case Refused:
+			what, do := other.Describe()
+			return others, mode, fmt.Errorf("%s: %s", what, do)
+		case kept:
+			mode = other.kept
+		}
+	}
+	return others, mode, nil
+}
+
+// decideBeside decides what the agent does next to a plugin. istio-cni captures the same
+// pods as capture-cni, others only pods with a proxy of their own.
+func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
+	other := Other{file: p.File, Plugin: Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
+	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
+		return other
+	}
+	other.Decision = Refused
+	if mode, found := standingMode(net, p); found {
+		other.Decision, other.kept = kept, mode
+	}
+	return other
+}
+
+// standingMode returns the mode of an entry that the runtime calls already, the first in
+// the runtime's order.
+func standingMode(net Net, p primary) (mode report.Mode, found bool) {
+	if found, _ := net.Has(OwnedName); found {
+		return report.Owned, true
+	}
+	if !p.conf && p.List.HasOurs() {
+		return report.Insert, true
+	}
+	directory, err := net.Sub(p.List.Name, false)
+	if err != nil {
+		return "", false
+	}
+	defer directory.Close()
+	found, _ = directory.Has(dropInName)
+	return report.DropIn, found
+}
+
+// CapturesTwice returns what follows from a plugin that captures the same pods as an entry
+// of a mode next to it, and what to do; "" for none.
+func CapturesTwice(others []Other, mode report.Mode) (what, do string) {
+	for _, other := range others {
+		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {
+			return other.Describe()
+		}
+	}
+	return "", ""
+}
+
+// Describe returns what follows from the plugin, and what to do next.
+func (o Other) Describe() (what, do string) {
+	const (
+		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"
+		migrate    = ", or set besideIstioCNI (--beside-istio-cni) to migrate from it"
+		notAmbient = "remove capture-cni, or disable ambient mode in istio-cni"
+		twice      = ": a pod that both plugins capture does not start"
+		stays      = ", and an entry of capture-cni was there already"
+	)
+	what = fmt.Sprintf("%s, which the runtime loads, has the entry of %s", o.file, o.Plugin)
+	if o.ambient {
+		what += " with ambient mode enabled, which captures ambient pods and those with sidecars"
+	}
+	switch {
+	case o.Decision == allowed && !Plugin{Type: o.Plugin}.IsIstioCNI():
+		return what + ", which captures pods with a proxy of its own",
+			"no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
+	case o.Decision == allowed:
+		return what + ", and besideIstioCNI is set" + twice, retire
+	case o.Decision == Refused && o.ambient:
+		return what, notAmbient
+	case o.Decision == Refused:
+		return what + twice, retire + migrate
+	case o.ambient:
+		return what + stays + twice, notAmbient
+	case o.kept == report.Owned:
+		return what + stays + ": " + OwnedName + ", which leaves istio-cni out", retire
+	default:
+		return what + stays + twice, retire
+	}
+}

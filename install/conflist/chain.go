@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// ChainedName is the entry's file in mode multus-chain. The modes dropin and multus
+// Remove files named dropInName.
+const ChainedName = "capture-cni-chain.conf"
+
+// chained writes the entry into the directory of the auxiliary chain of Multus, which
+// reads it at each ADD and calls the chain after the pod's networks.
+type chained struct{ file }
+
+func (c chained) Fault(net Net, entry []byte) error {
+	return errors.Join(c.file.Fault(net, entry), ChainFault(net))
+}
+
+// Place writes the entry although the chain may be broken: Multus calls it once the
+// other file is corrected.
+func (c chained) Place(net Net, entry []byte) error {
+	return errors.Join(c.file.Place(net, entry), ChainFault(net))
+}
+
+// ChainFault names the files with which Multus skips the whole chain, and starts pods
+// without it. Multus loads every file that ends in .conf.
+func ChainFault(net Net) error {
+	names, err := net.Names()
+	errs := []error{err}
+	for _, name := range names {
+		if filepath.Ext(name) != ".conf" {
+			continue
+		}
+		text, err := net.Read(name)
+		if err == nil {
+			err = checkPlugin(text)
+		}
+		if err != nil && name != ChainedName {
+			errs = append(errs, fmt.Errorf("%s/%s, which another program wrote, is no plugin's configuration (%w): "+
+				"Multus skips the whole chain, and pods start uncaptured; correct or delete that file", net.Path(), name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"errors"
+
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// dropInName is the file of a drop-in, and of mode multus.
+const dropInName = "capture-cni.conf"
+
+// dropIn writes the entry into the directory named after the network, from which libcni
+// (1.3 and newer) reads further plugins of the list. Runtimes watch only the directory
+// above, so that its watch is triggered.
+type dropIn struct{}
+
+// in calls do with the directory named after the network.
+func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
+	return eachPrimary(net, report.DropIn, func(p primary) error {
+		directory, err := net.Sub(p.List.Name, create)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(directory), directory.Close())
+	})
+}
+
+func (d dropIn) Fault(net Net, entry []byte) error {
+	return d.in(net, false, func(directory *host.Dir) error { return FileFault(directory, dropInName, Indented(entry)) })
+}
+
+func (d dropIn) Place(net Net, entry []byte) error {
+	return d.in(net, true, func(directory *host.Dir) error {
+		if err := directory.ClearTemps(); err != nil {
+			return err
+		}
+		return errors.Join(directory.Ensure(dropInName, Indented(entry)), net.TriggerWatch())
+	})
+}
+
+func (dropIn) Found(net Net) (found bool, err error) {
+	err = eachSubdirectory(net, func(_ string, directory *host.Dir) error {
+		has, err := directory.Has(dropInName)
+		found = found || has
+		return err
+	})
+	return found, err
+}
+
+func (dropIn) Remove(net Net) error {
+	return eachSubdirectory(net, func(name string, directory *host.Dir) error {
+		clearErr := directory.ClearTemps()
+		if has, err := directory.Has(dropInName); err != nil || !has {
+			return errors.Join(clearErr, err)
+		}
+		return errors.Join(clearErr, directory.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
+	})
+}
+
+// eachSubdirectory calls do with each subdirectory: the network may have been renamed.
+func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) error {
+	names, err := net.Directories()
+	errs := []error{err}
+	for _, name := range names {
+		directory, err := net.Sub(name, false)
+		if err != nil {
+			continue // removed meanwhile, or a link
+		}
+		errs = append(errs, do(name, directory), directory.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// podAnnotations is the capability with which the runtime passes on a pod's
+// annotations. With them a pod outside the mesh costs no API call.
+const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
+
+// chainExclusions is the default in mode multus-chain, where Multus calls the plugin for
+// every pod and the plugin can't see which are outside the mesh: those that the cluster
+// itself needs must not wait for a lookup.
+const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
+
+// Entry is the plugin's entry, parsed once. Its text differs with the directory of
+// the kubeconfig alone.
+type Entry struct {
+	Conf  config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
+	Keys  json.RawMessage // the operator's, and the agent's socket unless it is the default
+	Mode  report.Mode
+	Asked config.Backend // the operator's; for backend.Auto, Keys and Conf have none until With
+}
+
+// Parse parses the operator's keys strictly: the agent refuses an unknown key, of
+// which the plugin could only warn at each ADD.
+func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, error) {
+	keys = bytes.TrimSpace(keys)
+	if len(keys) == 0 {
+		keys = []byte("{}")
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(keys, &given); err != nil || given == nil {
+		return Entry{}, errors.Join(errors.New("reading the plugin's configuration: expected a JSON object"), err)
+	}
+	for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
+		if _, ok := given[key]; ok {
+			return Entry{}, fmt.Errorf("the plugin's configuration has the key %q, which the agent writes itself", key)
+		}
+	}
+	auto := string(given["backend"]) == fmt.Sprintf("%q", backend.Auto)
+	if auto {
+		delete(given, "backend")
+		keys, _ = json.Marshal(given) // of values that were just read
+	}
+	socket := filepath.Join(runDir, config.AgentSocketName)
+	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
+		keys = joinObjects(fmt.Appendf(nil, `{"agentSocket":%q}`, socket), keys)
+	}
+	if _, ok := given["excludeNamespaces"]; !ok && mode == report.MultusChain {
+		keys = joinObjects([]byte(chainExclusions), keys)
+	}
+	e := Entry{Keys: keys, Mode: mode}
+	input, err := config.Read(e.Text(filepath.Join(stateDir, config.KubeconfigName)))
+	if err != nil {
+		return Entry{}, err
+	}
+	conf, warnings, err := input.NetConf()
+	if err == nil && len(warnings) > 0 {
+		err = errors.New(strings.Join(warnings, "\n"))
+	}
+	e.Conf, e.Asked = conf, conf.Backend
+	if auto {
+		e.Asked = backend.Auto
+	}
+	return e, err
+}
+
+// With returns the entry with the backend that was chosen for backend.Auto.
+func (e Entry) With(chosen config.Backend) Entry {
+	e.Keys, e.Conf.Backend = joinObjects(fmt.Appendf(nil, `{"backend":%q}`, chosen), e.Keys), chosen
+	return e
+}
+
+// Text returns the entry with the path of a kubeconfig: the agent's keys, then the
+// operator's in their order. Multus passes on no annotations.
+func (e Entry) Text(kubeconfig string) []byte {
+	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, PluginType, kubeconfig)
+	if !e.Mode.UnderMultus() {
+		own = append(own, ","+podAnnotations...)
+	}
+	return joinObjects(append(own, '}'), e.Keys)
+}
+
+// joinObjects writes the keys of one JSON object, which is not empty, before those of
+// another, byte by byte.
+func joinObjects(first, second []byte) []byte {
+	rest := bytes.TrimSpace(second[1 : len(second)-1])
+	if len(rest) == 0 {
+		return first
+	}
+	return append(append(first[:len(first)-1:len(first)-1], ','), second[1:]...)
+}

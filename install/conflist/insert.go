@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// inserted writes the entry into the primary conflist.
+type inserted struct{}
+
+func (inserted) Fault(net Net, entry []byte) error {
+	return eachPrimary(net, report.Insert, func(p primary) error {
+		if p.List.Has(entry) {
+			return nil
+		}
+		return fmt.Errorf("%s, which the runtime loads, lacks an up-to-date capture-cni entry", p.File)
+	})
+}
+
+func (inserted) Place(net Net, entry []byte) error {
+	return eachPrimary(net, report.Insert, func(p primary) error {
+		text, err := p.List.With(entry)
+		if err != nil || bytes.Equal(text, p.text) {
+			return err
+		}
+		return net.Replace(p.File, bytes.NewReader(text), host.Kept, checkUnchanged(net, p.File, p.text))
+	})
+}
+
+// checkUnchanged fails if another program wrote the file since it was read, so that its
+// change is not lost. The agent shares no lock with that program: the window narrows to
+// the time of a rename.
+func checkUnchanged(net Net, name string, edited []byte) func(string) error {
+	return func(string) error {
+		current, err := net.Read(name)
+		if err == nil && !bytes.Equal(current, edited) {
+			err = Waiting(name + " was written by its owner while the agent edited it")
+		}
+		return err
+	}
+}
+
+// Found reads every list, as remove does.
+func (inserted) Found(net Net) (bool, error) {
+	names, err := net.Names()
+	return slices.ContainsFunc(names, func(name string) bool {
+		list, _ := readListWithEntry(net, name)
+		return list != nil || strings.HasSuffix(name, originalSuffix)
+	}), err
+}
+
+// readListWithEntry returns a list that contains the entry, other than mode owned's;
+// nil for any other file, and for a link.
+func readListWithEntry(net Net, name string) (*List, []byte) {
+	text, err := net.Read(name)
+	link, linkErr := net.Link(name)
+	if err != nil || linkErr != nil || link != "" || name == OwnedName {
+		return nil, nil
+	}
+	list, err := Parse(text)
+	if err != nil || !list.HasOurs() {
+		return nil, nil
+	}
+	return list, text
+}
+
+// Remove reads every list: the primary may have changed since.
+func (inserted) Remove(net Net) error {
+	names, err := net.Names()
+	errs := []error{err}
+	for _, name := range names {
+		if conf, ok := strings.CutSuffix(name, originalSuffix); ok {
+			errs = append(errs, restoreOriginal(net, conf))
+		}
+	}
+	for _, name := range names {
+		errs = append(errs, removeFromList(net, name))
+	}
+	return errors.Join(errs...)
+}
+
+func removeFromList(net Net, name string) error {
+	list, text := readListWithEntry(net, name)
+	if list == nil {
+		return nil
+	}
+	without, err := list.Without()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, extension := range []string{".conf", ".json"} {
+		conf := strings.TrimSuffix(name, filepath.Ext(name)) + extension
+		if found, _ := net.Has(conf); found && (isMadeOf(net, without, conf) || isMadeOf(net, without, conf+originalSuffix)) {
+			return net.Remove(name)
+		}
+	}
+	return net.Replace(name, bytes.NewReader(without), host.Kept, checkUnchanged(net, name, text))
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// originalSuffix is the suffix that releases before 0.4 gave to a plain configuration of
+// another program, of which they made a list. No runtime loads a file with it.
+const originalSuffix = ".capture-cni-original"
+
+// hasOriginal reports whether an earlier release renamed a plain configuration.
+func hasOriginal(net Net) bool {
+	names, _ := net.Names()
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, originalSuffix) })
+}
+
+// restoreOriginal restores a plain configuration that an earlier release renamed. The list
+// that was made of it follows: the runtime prefers the plain file. What its owner has
+// written since stays, and so does the original then.
+func restoreOriginal(net Net, conf string) error {
+	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
+	text, err := net.Read(original)
+	if err != nil {
+		return err
+	}
+	switch current, err := net.Read(conf); {
+	case err == nil && bytes.Equal(current, text):
+		return net.Remove(original)
+	case err == nil:
+		return fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, "+
+			"differs from the %[3]s that its owner has written since: delete %[2]s", net.Path(), original, conf)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	list, _ := readListWithEntry(net, made)
+	var without []byte
+	if list != nil {
+		without, _ = list.Without()
+	}
+	if found, err := net.Has(made); err != nil || found && !isMadeOf(net, without, original) {
+		return errors.Join(err, fmt.Errorf("%[1]s/%[2]s, which an earlier release of the agent renamed, "+
+			"would replace %[3]s, which another program has written: "+
+			"delete %[2]s, or rename it to %[4]s and delete %[3]s", net.Path(), original, made, conf))
+	}
+	return net.Rename(original, conf)
+}
+
+// isMadeOf reports whether a list is what an earlier release made of a plain configuration.
+func isMadeOf(net Net, list []byte, conf string) bool {
+	text, err := net.Read(conf)
+	if err != nil {
+		return false
+	}
+	made, err := fromConf(text)
+	return err == nil && bytes.Equal(made, list)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// owned writes a conflist of the agent's own that embeds the primary one as it is now. While
+// that is missing or incomplete, the outdated list stays.
+type owned struct{ file }
+
+func embedding(net Net, entry []byte) ([]byte, error) {
+	p, err := FindPrimary(net)
+	if err != nil {
+		return nil, err
+	}
+	if p.File < OwnedName {
+		return nil, fmt.Errorf("%s sorts before %s, which the runtime therefore would not load: use mode %q", p.File, OwnedName, report.Insert)
+	}
+	return embed(p.List, source(p.File, p.text), entry)
+}
+
+func (o owned) Fault(net Net, entry []byte) error {
+	want, err := o.content(net, entry)
+	current, readErr := net.Read(OwnedName)
+	switch {
+	case readErr != nil:
+		return errors.Join(err, readErr)
+	case err != nil:
+		return fmt.Errorf("%s may be outdated, it embeds %s: %w", OwnedName, sourceOf(current), err)
+	case !bytes.Equal(current, want):
+		return fmt.Errorf("%s is outdated: the primary list has changed", OwnedName)
+	}
+	return nil
+}
+
+// CheckMaxConfNum refuses mode owned if the runtime would load the primary list next to
+// the agent's.
+func CheckMaxConfNum(mode report.Mode, most *int, source string) error {
+	if mode == report.Owned && most != nil && *most != 1 {
+		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's",
+			source, *most)
+	}
+	return nil
+}

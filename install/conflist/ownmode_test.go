@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// TestOwnedFollows has the primary's list change, break and go away.
+func TestOwnedFollows(t *testing.T) {
+	t.Parallel()
+	net, p := newNet(t, map[string]string{"10-ptp.conflist": machine.PtpList}), In(report.Owned)
+	if err := p.Place(net, OldEntry); err != nil {
+		t.Fatal(err)
+	}
+	machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList)
+	if fault := p.Fault(net, OldEntry); fault == nil || !strings.Contains(fault.Error(), "is outdated: the primary list has changed") {
+		t.Errorf("after a change, fault is %v", fault)
+	}
+	if err := p.Place(net, OldEntry); err != nil {
+		t.Fatal(err)
+	}
+	expectState(t, p, net, OldEntry, true, true)
+	embedded := machine.Files(t, net.Dir)[OwnedName]
+	if !strings.Contains(embedded, `"bridge"`) {
+		t.Errorf("the new list is not embedded: %s", embedded)
+	}
+	for name, change := range map[string]func(){
+		"half written": func() { machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList[:20]) },
+		"gone":         func() { _ = os.Remove(filepath.Join(net.Path(), "10-ptp.conflist")) },
+	} {
+		change()
+		if fault := p.Fault(net, OldEntry); !IsWaiting(fault) || !strings.Contains(fault.Error(), "may be outdated, it embeds 10-ptp.conflist") {
+			t.Errorf("%s: fault is %v", name, fault)
+		}
+		if err := p.Place(net, newEntry); !IsWaiting(err) || machine.Files(t, net.Dir)[OwnedName] != embedded {
+			t.Errorf("%s: placing says %v, and left\n%s", name, err, machine.Files(t, net.Dir)[OwnedName])
+		}
+	}
+}

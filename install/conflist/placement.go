@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// Waiting is a reason why the agent must wait. It resolves without the operator.
+type Waiting string
+
+func (w Waiting) Error() string { return string(w) }
+
+func IsWaiting(err error) bool {
+	_, ok := errors.AsType[Waiting](err)
+	return ok
+}
+
+// Placement is one way to add the entry to the runtime's CNI configuration. Its
+// methods take the directory of conflists.
+type Placement interface {
+	// Fault returns why the entry is missing or outdated.
+	Fault(net Net, entry []byte) error
+
+	// Place writes the entry unless it is up to date.
+	Place(net Net, entry []byte) error
+
+	// Found reports whether Remove would remove anything.
+	Found(net Net) (bool, error)
+
+	// Remove removes the entry. A missing one is no error.
+	Remove(net Net) error
+}
+
+// In returns the placement of a mode other than Auto.
+func In(mode report.Mode) Placement { return placements[mode] }
+
+var placements = map[report.Mode]Placement{
+	report.DropIn: dropIn{},
+	report.Insert: inserted{},
+	report.Owned:  owned{file{OwnedName, embedding}},
+	report.Multus: file{dropInName, func(_ Net, entry []byte) ([]byte, error) { // to which network attachments refer
+		return Indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...)), nil
+	}},
+	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
+}
+
+// file writes the entry into a file of the agent's own in the runtime's directory.
+type file struct {
+	name    string
+	content func(net Net, entry []byte) ([]byte, error)
+}
+
+func (f file) Fault(net Net, entry []byte) error {
+	want, err := f.content(net, entry)
+	if err != nil {
+		return err
+	}
+	return FileFault(net.Dir, f.name, want)
+}
+
+func (f file) Place(net Net, entry []byte) error {
+	want, err := f.content(net, entry)
+	if err != nil {
+		return err
+	}
+	return net.Ensure(f.name, want)
+}
+
+func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
+
+func (f file) Remove(net Net) error { return net.Remove(f.name) }
+
+// Fault returns why the runtime would not call the plugin with the entry; with Auto, in
+// each mode that it chooses from.
+func Fault(net Net, mode report.Mode, entry []byte) (err error) {
+	modes := []report.Mode{mode}
+	if mode == report.Auto {
+		modes = []report.Mode{report.DropIn, report.Insert, report.Owned, WithoutDropIn(net)} // the last one has the reason
+	}
+	for _, mode := range modes {
+		if err = In(mode).Fault(net, entry); err == nil {
+			break
+		}
+	}
+	if err != nil || mode.UnderMultus() {
+		return err
+	}
+	return net.Called()
+}
+
+// IsPlaced reports whether there is an entry of any mode.
+func IsPlaced(net Net) (bool, error) {
+	for _, placement := range placements {
+		if found, err := placement.Found(net); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// RemoveExcept removes the entries of all modes but one; "" for none.
+func RemoveExcept(net Net, kept report.Mode) error {
+	var errs []error
+	for mode, placement := range placements {
+		if mode != kept {
+			errs = append(errs, placement.Remove(net))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// FileFault returns why a file of the agent's own does not have the content.
+func FileFault(directory *host.Dir, name string, want []byte) error {
+	current, err := directory.Read(name)
+	if err == nil && !bytes.Equal(current, want) {
+		err = fmt.Errorf("%s/%s is outdated", directory.Path(), name)
+	}
+	return err
+}
+
+// Indented returns a JSON document with indentation.
+func Indented(document []byte) []byte {
+	var out bytes.Buffer
+	if json.Indent(&out, document, "", "  ") != nil {
+		return document
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// Config is the runtime's configuration of CNI, with the keys of containerd.
+type CNISettings struct {
+	ConfDir    string   `toml:"conf_dir"`
+	BinDirs    []string `toml:"bin_dirs"`
+	MaxConfNum *int     `toml:"max_conf_num"` // of containerd; nil if not set
+	Network    string   `toml:"-"`            // of CRI-O, the only one that it uses; "" if not set
+}
+
+// containerdPlugins are the names of the CRI plugin, the newest first.
+var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
+
+// Of returns what the runtime reports, else what containerd's files contain, else those of
+// CRI-O. The agent's pod sees no file of CRI-O. source is "" if none is available.
+func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found CNISettings, source string) {
+	if runtime != nil {
+		if loaded, err := runtime.CNIConfig(ctx); err == nil {
+			return CNISettings{
+				ConfDir: loaded.PluginConfDir, BinDirs: loaded.PluginDirs, MaxConfNum: &loaded.PluginMaxConfNum,
+			}, "the runtime's status"
+		}
+		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
+			if text, err := runtime.CRIOConfig(ctx); err == nil && found.addCRIO(text) {
+				return found, "CRI-O's configuration"
+			}
+			return readCRIO(root)
+		}
+	}
+	for _, path := range []string{
+		"/etc/containerd/config.toml",
+		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+		"/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+		"/var/snap/microk8s/current/args/containerd.toml",
+	} {
+		var file struct {
+			Plugins map[string]struct {
+				CNI struct {
+					CNISettings
+					BinDir string `toml:"bin_dir"`
+				}
+			}
+		}
+		if _, err := toml.DecodeFile(filepath.Join(root, path), &file); err != nil {
+			continue
+		}
+		for _, name := range containerdPlugins {
+			if cni := file.Plugins[name].CNI; cni.ConfDir != "" || cni.BinDir != "" || len(cni.BinDirs) > 0 {
+				if cni.BinDir != "" {
+					cni.BinDirs = append(cni.BinDirs, cni.BinDir)
+				}
+				return cni.CNISettings, path
+			}
+		}
+	}
+	return readCRIO(root)
+}
+
+// readCRIO reads CRI-O's file and then its drop-ins, where the last one wins.
+func readCRIO(root string) (found CNISettings, source string) {
+	files := []string{filepath.Join(root, "/etc/crio/crio.conf")}
+	_ = filepath.WalkDir(filepath.Join(root, "/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
+		files = append(files, path)
+		return nil
+	})
+	for _, path := range files {
+		if content, err := host.ReadFile(path); err == nil && found.addCRIO(content) {
+			source = path
+		}
+	}
+	return found, source
+}
+
+// addCRIO adds what a file of CRI-O sets, and reports whether that is a directory.
+func (c *CNISettings) addCRIO(content []byte) bool {
+	var file struct {
+		Crio struct {
+			Network struct {
+				Default    string   `toml:"cni_default_network"`
+				Dir        string   `toml:"network_dir"`
+				PluginDirs []string `toml:"plugin_dirs"`
+			}
+		}
+	}
+	if toml.Unmarshal(content, &file) != nil {
+		return false
+	}
+	network := file.Crio.Network
+	c.Network = cmp.Or(network.Default, c.Network)
+	if network.Dir != "" {
+		c.ConfDir = filepath.Clean(network.Dir)
+	}
+	for i, dir := range network.PluginDirs {
+		network.PluginDirs[i] = filepath.Clean(dir)
+		c.BinDirs = network.PluginDirs
+	}
+	return network.Dir != "" || len(network.PluginDirs) > 0
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/trust"
+)
+
+// MaxPath is the kernel's limit for the path of a socket, in bytes.
+const MaxPath = 107
+
+// ListenStream makes a stream socket. Closing the listener keeps the file: until the
+// next agent replaces it, connections are refused.
+func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
+	return replace(path, func(unfinished string) (*net.UnixListener, error) {
+		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
+		if err != nil {
+			return nil, err
+		}
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		return listener.(*net.UnixListener), nil
+	})
+}
+
+// ListenDatagrams makes a datagram socket. The kernel passes the sender's
+// credentials with each datagram.
+func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
+	return replace(path, func(unfinished string) (*net.UnixConn, error) {
+		conn, err := (&net.ListenConfig{Control: ownerOnlyWithSenders}).ListenPacket(ctx, "unixgram", unfinished)
+		if err != nil {
+			return nil, err
+		}
+		return conn.(*net.UnixConn), nil
+	})
+}
+
+// replace makes a socket with an unfinished name, and renames it.
+func replace[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
+	if len(path) > MaxPath {
+		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)
+	}
+	unfinished, err := prepare(path)
+	if err != nil {
+		return made, err
+	}
+	if made, err = listen(unfinished); err != nil {
+		return made, err
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return made, errors.Join(err, made.Close(), os.Remove(unfinished))
+	}
+	return made, nil
+}
+
+// errRemoved means that a socket's file was removed.
+var errRemoved = errors.New("the socket's file was removed")
+
+const (
+	checkInterval = time.Second     // between checks of a socket's paths
+	relistenPause = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
+)
+
+// endpoint is a *net.UnixListener or a *net.UnixConn.
+type endpoint interface {
+	io.Closer
+	SetDeadline(at time.Time) error
+}
+
+// Serve listens until ctx ends, and again whenever the socket was lost. It calls lost with
+// the reason, unless the file was removed, and step, which accepts or reads until the socket's deadline, over and over.
+// The file stays when the agent ends: the next agent replaces it.
+func Serve[S endpoint](
+	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
+) {
+	for ctx.Err() == nil {
+		err := serve(ctx, paths, listen, step)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errRemoved) {
+			log.Warn("a socket was removed; listening again", "socket", paths[0])
+			continue
+		}
+		lost(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(relistenPause):
+		}
+	}
+}
+
+// serve serves one socket, until it is lost.
+func serve[S endpoint](ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error) (err error) {
+	made, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, made.Close()) }()
+	file, err := os.Lstat(paths[0])
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = made.SetDeadline(time.Unix(1, 0)) })()
+	for ctx.Err() == nil {
+		for _, path := range paths {
+			if err := checkPath(path, file); err != nil {
+				return err
+			}
+		}
+		err := made.SetDeadline(time.Now().Add(checkInterval))
+		for err == nil && ctx.Err() == nil {
+			err = step(made)
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPath returns an error if a socket's path leads to another file than the one that
+// was made: errRemoved if there is none.
+func checkPath(path string, made os.FileInfo) error {
+	found, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errRemoved
+	case err != nil:
+		return err
+	case !os.SameFile(made, found):
+		return errors.New("another file is in the socket's place")
+	}
+	return nil
+}
+
+// Alias gives a socket another name, in a directory that it makes: a container that has
+// that directory alone reaches the socket. The directory must be on the same file system.
+func Alias(path, alias string) error {
+	unfinished, err := prepare(alias)
+	if err != nil {
+		return err
+	}
+	if err := os.Link(path, unfinished); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, alias)
+}
+
+// prepare makes the directory of a socket, and returns the name of an unfinished one there,
+// which does not exist. It is as long as the socket's own: it fits wherever that does.
+func prepare(path string) (unfinished string, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("making the directory of the socket: %w", err)
+	}
+	directory := filepath.Dir(path)
+	info, err := os.Stat(directory)
+	if err != nil {
+		return "", err
+	}
+	if err := trust.CheckOwner(directory, info, 0o022); err != nil { // another user could replace the socket
+		return "", fmt.Errorf("%w; expected a directory of user %d, writable by its owner alone, such as 0755", err, os.Geteuid())
+	}
+	unfinished = path[:len(path)-1] + "~"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	return unfinished, nil
+}
+
+// ownerOnly sets the mode of the socket's file before the file is made.
+func ownerOnly(_, _ string, raw syscall.RawConn) error {
+	return control(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
+}
+
+func ownerOnlyWithSenders(_, _ string, raw syscall.RawConn) error {
+	return control(raw, func(fd int) error {
+		return errors.Join(unix.Fchmod(fd, 0o600), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+	})
+}
+
+func control(raw syscall.RawConn, f func(fd int) error) error {
+	var err error
+	if controlErr := raw.Control(func(fd uintptr) { err = f(int(fd)) }); controlErr != nil {
+		return controlErr
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/nlsocket"
+)
+
+// batch is the number of messages that are sent at once. All answers to them fit
+// into a socket's buffer.
+const batch = 64
+
+// CreateEntries creates entries for connections that have none. Existing entries stay; for
+// an open connection, the entry gets the timeout of an open connection, because
+// conntrack can have created it from a single segment.
+func CreateEntries(ctx context.Context, connections []Connection) error {
+	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	var known []Connection
+	err := change(ctx, messageNew, flags, connections, encodeNew, func(c Connection, err error) error {
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		if c.Stage == Open {
+			known = append(known, c)
+		}
+		return nil
+	})
+	// EEXIST is also the answer if the reply direction of a translated connection
+	// is this one: then there is no entry to update.
+	err = errors.Join(err, change(ctx, messageNew, unix.NLM_F_REQUEST, known, encodeUpdate, exceptMissing[Connection]))
+	if err != nil {
+		return fmt.Errorf("creating conntrack entries: %w", err)
+	}
+	return nil
+}
+
+// DeleteEntries deletes entries, so that the next packet of each begins a new connection.
+func DeleteEntries(ctx context.Context, entries []Entry) error {
+	if err := change(ctx, messageDelete, unix.NLM_F_REQUEST, entries, encodeDelete, exceptMissing[Entry]); err != nil {
+		return fmt.Errorf("deleting conntrack entries: %w", err)
+	}
+	return nil
+}
+
+// FlushEntries deletes all entries of the namespace.
+func FlushEntries(ctx context.Context) error {
+	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, header, func(_ byte, err error) error { return err })
+	if err != nil {
+		return fmt.Errorf("deleting all conntrack entries: %w", err)
+	}
+	return nil
+}
+
+func exceptMissing[T any](_ T, err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// change sends a message for each item. refused decides whether the kernel's error
+// for an item is a failure; the other items are changed nevertheless.
+func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) []byte, refused func(T, error) error) error {
+	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var failed int
+	var first error
+	for some := range slices.Chunk(items, batch) {
+		var messages []byte
+		for i, item := range some {
+			with := flags
+			if i == len(some)-1 {
+				with |= unix.NLM_F_ACK // the kernel always sends errors; this marks their end
+			}
+			messages = nlsocket.AppendMessage(messages, kind, with, uint32(i), encode(item))
+		}
+		if err := s.Send(messages); err != nil {
+			return err
+		}
+		err := s.Receive(ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
+			i := int(m.Header.Seq)
+			if m.Header.Type != unix.NLMSG_ERROR || i >= len(some) {
+				return true, nil
+			}
+			if err := nlsocket.ErrorOf(m.Data); err != nil {
+				if err = refused(some[i], err); err != nil {
+					failed++
+					first = cmp.Or(first, err)
+				}
+			}
+			return i < len(some)-1, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return fmt.Errorf("%d of %d: %w", failed, len(items), first)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// Pace of one node's evictions.
+const (
+	evictPause  = 10 * time.Second // after an eviction
+	readPause   = time.Second      // after a pod that was read and not evicted
+	retryAfter  = time.Minute      // for one pod: it is terminating, or a PodDisruptionBudget protects it
+	maxAge      = 10 * time.Second // of a request
+	queueLength = 256
+)
+
+// Evictor evicts pods of this node, one at a time.
+type Evictor struct {
+	api       *Client
+	node      string
+	meshes    []config.MeshName // that are on
+	ready     func(context.Context) error
+	log       *slog.Logger
+	results   *prometheus.CounterVec
+	queue     chan request
+	attempted map[string]time.Time // by the pod's UID
+}
+
+// request is a pod whose eviction the guard requested.
+type request struct {
+	pod record.PodRef
+	at  time.Time
+}
+
+// Results of an eviction, in its metric.
+const (
+	done    = "done"
+	refused = "refused" // by a PodDisruptionBudget
+	denied  = "denied"  // by the agent: see denial
+	failed  = "failed"
+)
+
+// New returns an Evictor of one node's pods. It evicts none while ready returns an
+// error: the replacement would be uncaptured, too.
+func NewEvictor(
+	api *Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error,
+	registry prometheus.Registerer, log *slog.Logger,
+) (*Evictor, error) {
+	if nodeName == "" {
+		return nil, errors.New("evicting pods: the agent does not know its node's name; set --node-name")
+	}
+	return &Evictor{
+		api: api, node: nodeName, meshes: meshes, ready: ready, log: log, results: newCounter(metrics.NewFactory(registry)),
+		queue: make(chan request, queueLength), attempted: map[string]time.Time{},
+	}, nil
+}
+
+// Metrics returns all metrics, in the order of the reference's table.
+func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
+
+func newCounter(f *metrics.Factory) *prometheus.CounterVec {
+	return f.Counters("evictions_total",
+		"evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, "+
+			"denied by the agent because it may not evict the pod, failed)",
+		"result", done, refused, denied, failed)
+}
+
+// Request queues a pod for eviction. When the queue is full the request is
+// dropped; the guard repeats it.
+func (e *Evictor) Request(pod record.PodRef) {
+	select {
+	case e.queue <- request{pod, time.Now()}:
+	default:
+	}
+}
+
+// Serve evicts until ctx ends.
+func (e *Evictor) Serve(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case r := <-e.queue:
+			if !e.isDue(r) {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(e.evict(ctx, r.pod)):
+			}
+		}
+	}
+}
+
+// isDue reports whether a request is fresh, and its pod was not attempted within
+// retryAfter: the guard repeats its requests.
+func (e *Evictor) isDue(r request) bool {
+	for uid, at := range e.attempted {
+		if time.Since(at) > retryAfter {
+			delete(e.attempted, uid)
+		}
+	}
+	_, attempted := e.attempted[r.pod.UID]
+	return !attempted && time.Since(r.at) <= maxAge
+}
+
+// evict evicts one pod if it may, and returns the pause before the next one.
+func (e *Evictor) evict(ctx context.Context, pod record.PodRef) time.Duration {
+	log := e.log.With("pod", pod.String())
+	if err := e.ready(ctx); err != nil {
+		log.Info("not evicting the pod: the node is not in the desired state", "error", err)
+		return 0
+	}
+	e.attempted[pod.UID] = time.Now()
+	found, err := e.api.Pod(ctx, pod)
+	if err == nil {
+		if reason := e.denial(found, pod.UID); reason != "" {
+			e.results.WithLabelValues(denied).Inc()
+			log.Warn("not evicting the pod: the agent may not", "uid", pod.UID, "reason", reason)
+			return readPause
+		}
+		err = e.api.Evict(ctx, pod)
+	}
+	switch {
+	case err == nil:
+		e.results.WithLabelValues(done).Inc()
+		log.Info("evicted the uncaptured pod")
+		return evictPause
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod has ended
+	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
+		e.results.WithLabelValues(refused).Inc()
+		log.Info("a PodDisruptionBudget refuses the eviction for now", "error", err)
+	default:
+		e.results.WithLabelValues(failed).Inc()
+		log.Warn("evicting the pod failed", "error", err)
+	}
+	return readPause
+}
+
+// denial returns why this agent may not evict a pod, "" if it may. The API server
+// lets the agent evict any pod, and a record is only a message.
+func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case uid == "" || string(pod.UID) != uid:
+		return fmt.Sprintf("the API server has another pod of that name, with UID %q", pod.UID)
+	case pod.Spec.NodeName != e.node:
+		return fmt.Sprintf("it is on node %q, and this is node %q", pod.Spec.NodeName, e.node)
+	case !capture.Meshed(pod.Annotations, e.meshes):
+		return "it is not in a mesh: it has no annotation of one"
+	case owner == nil || owner.Kind == "Node":
+		return "it has no controller that would replace it"
+	}
+	return ""
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// API are the requests that a Writer makes.
+type LeaseAPI interface {
+	Lease(ctx context.Context, namespace, name string) (*coordination.Lease, error)
+	CreateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
+	UpdateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
+}
+
+// Settings are those of a Writer.
+type LeaseSettings struct {
+	Namespace, Node string
+	Holder          string                                 // the agent's pod
+	NodeUID         func() string                          // of the Lease's owner; "" for none
+	State           func(context.Context) report.NodeState // at this moment
+}
+
+// Writer writes the Lease of one node.
+type LeaseWriter struct {
+	settings LeaseSettings
+	api      LeaseAPI
+	log      *slog.Logger
+
+	stored  *coordination.Lease // as the API server has it; nil if not known
+	written string              // the state in it
+	at      time.Time           // of the last write
+	beat    time.Duration       // until the next one without a change
+	next    time.Time           // earliest time of the next one
+	pause   time.Duration       // after writes that fail; zero after one that succeeds
+	fault   string              // the last one that was logged
+}
+
+// New returns a Writer.
+func NewLeaseWriter(settings LeaseSettings, api LeaseAPI, log *slog.Logger) *LeaseWriter {
+	return &LeaseWriter{settings: settings, api: api, log: log}
+}
+
+const (
+	firstDelay = 2 * time.Second // the first check of the node takes about that long
+	interval   = 10 * time.Second
+	heartbeat  = 5 * time.Minute // between writes without a change
+	maxPause   = 5 * time.Minute // between writes that fail
+
+	// faultyHeartbeat is the heartbeat of a node with findings or a warning: an old one must
+	// not pass for the node's state once the agent has stopped.
+	faultyHeartbeat = time.Minute
+)
+
+// Run writes the state on a change and at intervals, until ctx ends. The Lease stays
+// then: the next agent takes it over, or it becomes stale.
+func (w *LeaseWriter) Run(ctx context.Context) {
+	wait := firstDelay
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		w.publish(ctx, time.Now())
+		wait = interval
+	}
+}
+
+// publish writes the state if that is due.
+func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
+	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // else the clock was set back
+		return
+	}
+	current := w.settings.State(ctx)
+	if w.beat = heartbeat; !current.Good() || current.Warning.Reason != "" {
+		w.beat = faultyHeartbeat
+	}
+	state, age := current.Encode(), now.Sub(w.at)
+	if state == w.written && age >= 0 && age < w.beat {
+		return
+	}
+	err := w.write(ctx, state, now)
+	if ctx.Err() != nil {
+		return
+	}
+	w.note(err)
+	if err != nil {
+		w.stored = nil
+		w.pause = min(max(2*w.pause, interval), maxPause)
+	} else {
+		w.written, w.at, w.pause = state, now, 0
+	}
+	w.next = now.Add(max(w.pause, interval))
+}
+
+// note logs the first of equal errors, and the write that succeeds after one.
+func (w *LeaseWriter) note(err error) {
+	switch {
+	case err != nil && err.Error() != w.fault:
+		w.log.Warn("publishing the node's state failed; retrying", "error", err)
+		w.fault = err.Error()
+	case err == nil && w.fault != "":
+		w.log.Info("the node's state is published again")
+		w.fault = ""
+	}
+}
+
+// errForeign is the error for a Lease of that name that no agent wrote.
+var errForeign = errors.New("another program uses the Lease of this name: install the agents in a namespace of their own")
+
+// write creates or updates the Lease. Without a Lease that is known it asks for it.
+func (w *LeaseWriter) write(ctx context.Context, state string, now time.Time) (err error) {
+	lease := w.stored
+	if lease == nil {
+		lease, err = w.api.Lease(ctx, w.settings.Namespace, w.settings.Node)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		w.stored, err = w.api.CreateLease(ctx, w.lease(nil, state, now))
+		return err
+	case err != nil:
+		return err
+	case !isOurs(lease):
+		return fmt.Errorf("writing Lease %s/%s: %w", w.settings.Namespace, w.settings.Node, errForeign)
+	}
+	w.stored, err = w.api.UpdateLease(ctx, w.lease(lease, state, now))
+	return err
+}
+
+func isOurs(lease *coordination.Lease) bool {
+	for key, value := range report.LeaseLabels() {
+		if lease.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// lease returns the Lease with a state. It keeps labels and annotations that were added
+// to the one before.
+func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.Time) *coordination.Lease {
+	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.settings.Namespace, Name: w.settings.Node}}
+	if before != nil {
+		lease = before.DeepCopy()
+	}
+	for key, value := range report.LeaseLabels() {
+		metav1.SetMetaDataLabel(&lease.ObjectMeta, key, value)
+	}
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, report.NodeAnnotation, state)
+	lease.OwnerReferences = nil
+	if uid := w.settings.NodeUID(); uid != "" {
+		lease.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
+		}}
+	}
+	// After two heartbeats that did not come, the agent has ended or can't reach the API server.
+	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
+	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
+	return lease
+}

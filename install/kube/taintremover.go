@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Remover removes the taint of one node.
+type TaintRemover struct {
+	key, node string
+	api       *Client
+	ready     func(context.Context) error
+	observe   func(tainted bool)
+	log       *slog.Logger
+
+	reminder reminder
+	logged   string // the last message
+}
+
+// NewRemover returns a Remover of the taint with a key. It removes the taint once
+// ready returns nil, and calls observe with whether the node has it.
+func NewTaintRemover(
+	api *Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,
+) *TaintRemover {
+	return &TaintRemover{key: key, node: node, api: api, ready: ready, observe: observe, log: log}
+}
+
+const (
+	firstPause    = time.Second // between checks of a tainted node
+	maxTaintPause = 5 * time.Second
+
+	// resync is between checks of a node without the taint: its Node may be
+	// registered again.
+	resync = time.Minute
+)
+
+// Run checks the node until ctx ends.
+func (r *TaintRemover) Run(ctx context.Context) {
+	pause := firstPause
+	for {
+		wait := resync
+		if r.check(ctx) {
+			wait, pause = pause, min(2*pause, maxTaintPause)
+		} else {
+			pause = firstPause
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// check removes the taint if it can, and reports whether to check again soon.
+func (r *TaintRemover) check(ctx context.Context) (again bool) {
+	node, err := r.api.Node(ctx, r.node, "0")
+	if err != nil {
+		r.logOnce(err.Error())
+		return true
+	}
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == r.key })
+	r.observe(tainted)
+	if !tainted {
+		r.reminder = reminder{}
+		return false
+	}
+	if err := r.ready(ctx); err != nil {
+		r.explain(ctx, node, err)
+		return true
+	}
+	if err := r.api.RemoveTaint(ctx, node, r.key); err != nil {
+		r.logOnce(err.Error())
+		return true
+	}
+	r.observe(false)
+	r.reminder = reminder{}
+	r.logOnce("removed the taint " + r.key + " from the node")
+	return false
+}
+
+// explain logs why the taint stays, and posts an Event if one is due.
+func (r *TaintRemover) explain(ctx context.Context, node *corev1.Node, cause error) {
+	message := "the taint " + r.key + " stays: " + cause.Error()
+	r.logOnce(message)
+	if !r.reminder.due(time.Now(), message) {
+		return
+	}
+	if err := r.api.CreateEvent(ctx, r.event(node, message)); err != nil {
+		r.reminder.posted = time.Time{}
+		r.log.Warn("posting an Event about the taint failed; retrying", "node", r.node, "error", err)
+	}
+}
+
+// event is a warning on the Node.
+func (r *TaintRemover) event(node *corev1.Node, message string) *corev1.Event {
+	now := metav1.Now()
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "capture-cni-", Namespace: metav1.NamespaceDefault},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: r.node, UID: node.UID},
+		Type:           corev1.EventTypeWarning, Reason: "CaptureNotReady", Message: message,
+		Source:         corev1.EventSource{Component: "capture-cni-node", Host: r.node},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+}
+
+// logOnce logs a message, unless it is the last one that was logged.
+func (r *TaintRemover) logOnce(message string) {
+	if message != r.logged {
+		r.logged = message
+		r.log.Info(message)
+	}
+}
+
+const (
+	// grace is what a node's first agent may take before an Event is posted.
+	grace = 10 * time.Second
+
+	// samePause is between two Events with one message, changedPause between
+	// Events with different ones.
+	samePause    = 5 * time.Minute
+	changedPause = 30 * time.Second
+)
+
+// reminder paces the Events about a node that keeps its taint.
+type reminder struct {
+	since, posted time.Time
+	message       string
+}
+
+// due reports whether it is time for an Event, which then counts as posted.
+func (r *reminder) due(now time.Time, message string) bool {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	pause := samePause
+	if message != r.message {
+		pause = changedPause
+	}
+	if now.Sub(r.since) < grace || now.Sub(r.posted) < pause {
+		return false
+	}
+	r.posted, r.message = now, message
+	return true
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// preflightTimeout is how long the agent waits for the checks of preflight.
+const preflightTimeout = 30 * time.Second
+
+// Preflight logs and counts what preflight finds. It runs next to the agent's work: the
+// agent installs whatever the checks find, and however long they take.
+func (k *Keeper) Preflight(ctx context.Context) {
+	k.logProblems(ctx, func(ctx context.Context) Problems {
+		return inAgent(ctx, k.node.Settings, k.node.Runtime)
+	})
+}
+
+func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) Problems) {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	found, failed := make(chan Problems, 1), make(chan error, 1)
+	go func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				failed <- fmt.Errorf("%v", fault)
+			}
+		}()
+		found <- check(ctx)
+	}()
+	select {
+	case problems := <-found:
+		k.observeProblems(problems)
+	case err := <-failed:
+		k.log.Warn("the checks of preflight failed: run capture-cni-node preflight on the node", "error", err)
+	case <-ctx.Done():
+		k.log.Warn("the checks of preflight took too long: run capture-cni-node preflight on the node", "error", ctx.Err())
+	}
+}
+
+func (k *Keeper) observeProblems(problems Problems) {
+	serious := 0
+	for _, problem := range problems {
+		if problem.Serious {
+			serious++
+			k.log.Warn("preflight found a problem", "problem", problem.What, "do", problem.Do)
+		} else {
+			k.log.Info("preflight has a note", "problem", problem.What, "do", problem.Do)
+		}
+	}
+	k.metrics.preflight.WithLabelValues("serious").Set(float64(serious))
+	k.metrics.preflight.WithLabelValues("note").Set(float64(len(problems) - serious))
+}

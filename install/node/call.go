@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+const tryTimeout = 10 * time.Second
+
+// tryPlugin calls VERSION, as a runtime does.
+func tryPlugin(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	out, err := callPlugin(ctx, path, []byte(`{"cniVersion":"1.0.0"}`), "CNI_COMMAND=VERSION")
+	if err != nil {
+		return fmt.Errorf("the plugin does not run: %w", err)
+	}
+	if !bytes.Contains(out, []byte("supportedVersions")) {
+		return fmt.Errorf("the plugin does not run: its response to VERSION has no supportedVersions: %q", out)
+	}
+	return nil
+}
+
+// tryVersion asks a program for its version.
+func tryVersion(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	out, err := execute(ctx, path, []string{"--version"}, nil, []string{})
+	if err == nil && !bytes.HasPrefix(out, []byte(config.LookupProgram+" ")) {
+		err = fmt.Errorf("it reports %q as its version", out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not run: %w", config.LookupProgram, err)
+	}
+	return nil
+}
+
+// callPlugin calls a plugin as a runtime does. The error of a failed call is the one
+// that the plugin reports.
+func callPlugin(ctx context.Context, path string, conf []byte, environment ...string) ([]byte, error) {
+	out, err := execute(ctx, path, nil, conf, environment)
+	var reported types.Error
+	if err != nil && json.Unmarshal(out, &reported) == nil && reported.Msg != "" {
+		err = &reported
+	}
+	return out, err
+}
+
+func execute(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error) {
+	for {
+		command := exec.CommandContext(ctx, path, args...)
+		command.Env = environment
+		command.Stdin = bytes.NewReader(stdin)
+		out, err = command.Output()
+		if !errors.Is(err, syscall.ETXTBSY) || ctx.Err() != nil {
+			return out, err
+		}
+		// Another child of the agent holds the file open for writing between
+		// its fork and its exec.
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+	"time"
+)
+
+// The agent restores an entry at once up to promptRepairs times within repairWindow,
+// then with a back-off: otherwise the agent and the other program would rewrite the
+// file without a pause, and the runtime would load each version. More repairs than that
+// within reportWindow are reported, however soon each of them was.
+const (
+	promptRepairs = 5
+	repairWindow  = 30 * time.Second
+	reportWindow  = 10 * time.Minute
+	minBackOff    = time.Second
+	maxBackOff    = 30 * time.Second
+	quietPeriod   = 2 * time.Minute
+
+	// writerPause is how long a directory stays unchanged before the agent takes the other
+	// program to have stopped. The agent then restores the entry before the back-off ends.
+	writerPause = 2 * time.Second
+)
+
+// contention is the history of repairs, and the back-off that follows from it.
+type contention struct {
+	repairs []time.Time // within reportWindow
+	last    time.Time
+	backOff time.Duration // 0 for none
+}
+
+// recordRepair records that the agent restored the entry, and reports whether the back-off
+// grew.
+func (c *contention) recordRepair(now time.Time) (grew bool) {
+	if c.isOver(now) {
+		c.repairs, c.backOff = nil, 0
+	}
+	c.last = now
+	c.repairs = append(c.repairsWithin(reportWindow, now), now)
+	before := c.backOff
+	switch {
+	case c.backOff > 0:
+		c.backOff = min(2*c.backOff, maxBackOff)
+	case len(c.repairsWithin(repairWindow, now)) > promptRepairs:
+		c.backOff = minBackOff
+	}
+	return c.backOff > before
+}
+
+// repairsWithin returns the repairs of the last period.
+func (c *contention) repairsWithin(period time.Duration, now time.Time) []time.Time {
+	return slices.DeleteFunc(slices.Clone(c.repairs), func(at time.Time) bool { return now.Sub(at) > period })
+}
+
+// isContended reports whether another program keeps removing the entry.
+func (c *contention) isContended(now time.Time) bool {
+	return !c.isOver(now) && len(c.repairsWithin(reportWindow, now)) > promptRepairs
+}
+
+// isOver reports whether the last repair is longer ago than quietPeriod.
+func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
+
+// wait returns the time from a change of the directory until a repair is due, unless
+// another change comes before.
+func (c *contention) wait(now time.Time) time.Duration {
+	return max(0, min(writerPause, c.backOff-now.Sub(c.last)))
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// ownDirectories returns the directories of the credentials and the agent's socket
+// that the plugin does not allow by default.
+func ownDirectories(s Settings) []string {
+	wanted := []string{s.StateDir, s.RunDir}
+	if socket := s.Entry.Conf.AgentSocket; socket != "" {
+		wanted = append(wanted, filepath.Dir(socket))
+	}
+	var own []string
+	for _, directory := range wanted {
+		directory = filepath.Clean(directory)
+		if !slices.Contains(config.Directories(), directory) && !slices.Contains(own, directory) {
+			own = append(own, directory)
+		}
+	}
+	return own
+}
+
+// listDirectories adds our directories to the list next to the plugin. It keeps the
+// others, which the node's image may list.
+func listDirectories(s Settings, bin *host.Dir) error {
+	listed, missing, err := missingDirectories(s, bin)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return bin.Ensure(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)))
+}
+
+// directoriesFault returns which of our directories the plugin would refuse.
+func directoriesFault(s Settings, bin *host.Dir) error {
+	_, missing, err := missingDirectories(s, bin)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there",
+			bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
+	}
+	return err
+}
+
+// missingDirectories returns the directories that are listed next to the plugin, and
+// those of ours that are not.
+func missingDirectories(s Settings, bin *host.Dir) (listed, missing []string, err error) {
+	own := ownDirectories(s)
+	if len(own) == 0 {
+		return nil, nil, nil
+	}
+	content, err := bin.Read(config.DirectoriesFile)
+	if host.IsAbsent(err) {
+		return nil, own, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	listed, err = config.ParseDirectories(content)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s/%s: %w", bin.Path(), config.DirectoriesFile, err)
+	}
+	return listed, slices.DeleteFunc(own, func(directory string) bool { return slices.Contains(listed, directory) }), nil
+}

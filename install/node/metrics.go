@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/metrics"
+)
+
+// nodeMetrics are the metrics of a node.
+type nodeMetrics struct {
+	good, contended                      *prometheus.GaugeVec
+	otherMesh, preflight                 *prometheus.GaugeVec
+	repairs, tokensRequested, tokensBad  prometheus.Counter
+	tokenIssued, tokenExpires, caExpires prometheus.Gauge
+	credentialsChecked                   prometheus.Gauge
+	credentialsFallback, polling         prometheus.Gauge
+	taint                                prometheus.Gauge
+	runtime                              *prometheus.GaugeVec
+}
+
+// Metrics lists all metrics, in the order of the reference's table.
+func KeeperMetrics() []metrics.Metric { return metrics.Document(newNodeMetrics) }
+
+func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
+	return &nodeMetrics{
+		good: f.GaugeVec("node_good", "1 if a part of the node (label `part`) is in the desired state", "part"),
+		repairs: f.Counter("entry_repairs_total",
+			"times that the agent restored its entry after another program removed or changed it"),
+		contended: f.GaugeVec("entry_contended",
+			"1 while another program keeps removing or changing the entry (label `writer`: cilium, or unknown)", "writer"),
+		otherMesh: f.GaugeVec("other_mesh_entry",
+			"1 while the list that the runtime loads has the plugin of another mesh (label `type`), "+
+				"by what the agent does (label `decision`): refused, it writes no entry; "+
+				"kept, an entry was there already and stays; allowed, it writes the entry",
+			"type", "decision"),
+		preflight: f.GaugeVec("preflight_problems",
+			"problems that preflight found when the agent started, by `severity` (serious, note)", "severity"),
+		tokenIssued:  f.Gauge("token_issued_timestamp_seconds", "time at which the plugin's token was issued"),
+		tokenExpires: f.Gauge("token_expires_timestamp_seconds", "time at which the plugin's token expires"),
+		caExpires:    f.Gauge("ca_expires_timestamp_seconds", "time at which the first certificate of the cluster's CA expires"),
+		credentialsChecked: f.Gauge("credentials_checked_timestamp_seconds",
+			"time of the last check that found token and CA valid, or renewed them"),
+		credentialsFallback: f.Gauge("credentials_fallback",
+			"1 while the credentials are in `--run-dir` alone, which a reboot empties: the disk of `--state-dir` is full or read-only"),
+		polling: f.Gauge("watch_polling", "1 if the kernel has no inotify watches left and the agent polls its directories"),
+		taint:   f.Gauge("taint", "1 while the node has the taint that `--untaint` names"),
+		runtime: f.GaugeVec("runtime_info",
+			"1 for the container runtime that answers the agent (labels `name`, `version`, `socket`)", "name", "version", "socket"),
+		tokensRequested: f.Counter("token_requests_total", "tokens that the agent requested"),
+		tokensBad:       f.Counter("token_rejected_total", "tokens that the API server rejected before they expired"),
+	}
+}
+
+// observe shows a report.
+func (m *nodeMetrics) observe(report Report) {
+	for _, part := range parts() {
+		m.good.WithLabelValues(string(part)).Set(boolean(report.IsGood(part)))
+	}
+}
+
+// setRuntime shows the container runtime that answered last.
+func (m *nodeMetrics) setRuntime(found Runtime) {
+	m.runtime.Reset()
+	if found != (Runtime{}) {
+		m.runtime.WithLabelValues(found.Program.Name, found.Program.Version, found.Socket).Set(1)
+	}
+}
+
+// observeOthers shows the plugins of other meshes.
+func (m *nodeMetrics) observeOthers(others []conflist.Other) {
+	m.otherMesh.Reset()
+	for _, other := range others {
+		m.otherMesh.WithLabelValues(other.Plugin, string(other.Decision)).Set(1)
+	}
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

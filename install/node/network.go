@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// ciliumBackup is the suffix that Cilium adds to the configurations of other programs
+// while cni.exclusive is set. Directories keep their names.
+const ciliumBackup = ".cilium_bak"
+
+// ciliumLegacy is a file of Cilium's own, which it renames in any case.
+const ciliumLegacy = "05-cilium.conf" + ciliumBackup
+
+// fixExclusive is the next step where Cilium renamed a file.
+const fixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode dropin"
+
+// renamedByCilium returns a file that Cilium renamed, "" for none.
+func renamedByCilium(net *host.Dir) string {
+	names, _ := net.Names()
+	isOther := func(name string) bool { return !strings.HasSuffix(name, ciliumBackup) || name == ciliumLegacy }
+	return append(slices.DeleteFunc(names, isOther), "")[0]
+}
+
+// exclusive looks for files that Cilium renamed.
+func (p *preflight) exclusive(net *host.Dir) {
+	renamed := renamedByCilium(net)
+	if renamed == "" {
+		return
+	}
+	const what = "Cilium renamed %s: with cni.exclusive it "
+	switch p.settings.Mode {
+	case report.Owned:
+		p.serious(fixExclusive, what+"also renames "+conflist.OwnedName+", and pods start uncaptured", renamed)
+	case report.Insert:
+		p.serious(fixExclusive, what+"also removes the entry from its own list, and pods start uncaptured", renamed)
+	case report.Auto:
+		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone",
+			what+"removes entries from its own list", renamed)
+	}
+}
+
+// modes looks for network configurations that are more open than the CIS Kubernetes
+// Benchmark (1.1.9) allows: who can change one chooses the programs that the runtime runs.
+func (p *preflight) modes() {
+	var open []string
+	entries, _ := os.ReadDir(p.settings.At(p.settings.NetDir)) // else writable has reported it
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&^0o600 != 0 {
+			open = append(open, fmt.Sprintf("%s (%04o)", entry.Name(), info.Mode().Perm()))
+		}
+	}
+	if len(open) > 0 {
+		p.note("set the mode 0600, or ask the owner to",
+			"the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in %s: %s", p.settings.NetDir, strings.Join(open, ", "))
+	}
+}
+
+// ciliumNodeConfig is Cilium's own record of how its programs were compiled.
+const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
+
+// socketBalancing looks for data planes that choose a Service's backend when a process
+// connects. In an agent's pod only their interfaces are visible: to see more, it would
+// need the node's /run or bpffs.
+func (p *preflight) socketBalancing() {
+	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
+	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values",
+		"set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
+	switch {
+	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):
+		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, report.SocketBalancingEffect)
+	case len(compiled) == 0 && slices.Contains(p.links, "cilium_host"):
+		p.note(fixCilium+", unless it is set, or socket load balancing is off",
+			"Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", report.SocketBalancingEffect)
+	}
+	if slices.Contains(p.links, "bpfin.cali") {
+		p.note(fixCalico+", unless it is set",
+			"Calico's eBPF data plane runs on this node (interface bpfin.cali), "+
+				"and may balance connections at the sockets of pods: %s", report.SocketBalancingEffect)
+	}
+}

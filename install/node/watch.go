@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/capture-cni/capture-cni/install/host"
+)
+
+// pollInterval is how often the agent checks directories if the kernel has no inotify
+// watches left, and otherwise whether they are still those that it watches.
+const pollInterval = time.Second
+
+// watch watches directories and their subdirectories from now on, also those that are
+// made later or replaced. Until its context ends, serve sends the path of a directory in
+// which a file was created, written, renamed or removed. If the kernel refuses watches,
+// watch calls polling, and serve sends every path at each interval.
+func watch(directories []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
+	w := &watcher{directories: directories, watched: map[string]os.FileInfo{}, changes: make(chan string, 1), log: log}
+	var err error
+	if w.Watcher, err = fsnotify.NewWatcher(); err == nil {
+		_, err = w.renew()
+	}
+	if err == nil {
+		return w.changes, w.forward
+	}
+	log.Warn("watching directories failed; polling: raise fs.inotify.max_user_instances and max_user_watches", "error", err)
+	polling()
+	if w.Watcher != nil {
+		_ = w.Close()
+	}
+	return w.changes, w.poll
+}
+
+// watcher watches directories by inotify, which watches inodes.
+type watcher struct {
+	*fsnotify.Watcher
+	directories []string
+	watched     map[string]os.FileInfo // what was at a path when it was watched
+	changes     chan string
+	log         *slog.Logger
+}
+
+// renew watches the directories that are not watched: those that were made or replaced
+// since the last call. It returns them. A missing directory is no error.
+func (w *watcher) renew() (renewed []string, err error) {
+	list := w.WatchList()
+	for _, directory := range w.directories {
+		info, statErr := os.Stat(directory)
+		if statErr == nil && slices.Contains(list, directory) && os.SameFile(info, w.watched[directory]) {
+			continue
+		}
+		_ = w.Remove(directory) // frees the watch of what was there
+		if statErr == nil {
+			statErr = w.Add(directory)
+		}
+		switch {
+		case errors.Is(statErr, fs.ErrNotExist):
+		case statErr != nil:
+			err = errors.Join(err, statErr)
+		default:
+			w.watched[directory] = info
+			w.addSubdirectories(directory)
+			renewed = append(renewed, directory)
+		}
+	}
+	return renewed, err
+}
+
+// forward sends changes until ctx ends.
+func (w *watcher) forward(ctx context.Context) {
+	defer w.Close()
+	check := time.NewTicker(pollInterval)
+	defer check.Stop()
+	refused := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-w.Events:
+			if event.Op&^fsnotify.Chmod == 0 || host.IsTemp(filepath.Base(event.Name)) {
+				continue
+			}
+			if event.Has(fsnotify.Create) {
+				w.addSubdirectories(filepath.Dir(event.Name))
+			}
+			w.send(ctx, filepath.Dir(event.Name))
+		case err := <-w.Errors: // events were lost: ErrEventOverflow
+			w.log.Warn("watching the node's directories", "error", err)
+			for _, directory := range w.directories {
+				w.addSubdirectories(directory)
+				w.send(ctx, directory)
+			}
+		case <-check.C:
+			renewed, err := w.renew()
+			if err != nil && !refused { // the first of a row
+				w.log.Warn("watching the node's directories failed; retrying", "error", err)
+			}
+			refused = err != nil
+			for _, directory := range renewed {
+				w.log.Info("watching a directory that was recreated", "directory", directory)
+				w.send(ctx, directory)
+			}
+		}
+	}
+}
+
+// addSubdirectories watches a directory's subdirectories, which contain drop-ins. If that
+// fails, the next resync finds what was missed.
+func (w *watcher) addSubdirectories(directory string) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			_ = w.Add(filepath.Join(directory, entry.Name()))
+		}
+	}
+}
+
+func (w *watcher) poll(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, directory := range w.directories {
+			w.send(ctx, directory)
+		}
+	}, pollInterval)
+}
+
+func (w *watcher) send(ctx context.Context, directory string) {
+	select {
+	case w.changes <- directory:
+	case <-ctx.Done():
+	}
+}

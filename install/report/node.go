@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/record"
+)
+
+// Format is the version of State's form. New fields do not change it: readers ignore
+// those that they do not know.
+const nodeFormat = 1
+
+// Annotation is the key of the state in its Lease.
+const NodeAnnotation = "capture-cni.io/state"
+
+// Labels are those of the Leases, next to which a namespace can have others.
+func LeaseLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
+}
+
+// State is the state of a node.
+type NodeState struct {
+	Format   int       `json:"format"`
+	Version  string    `json:"version"`           // of the agent
+	Mode     Mode      `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
+	Backend  string    `json:"backend,omitempty"` // of the plugin's entry
+	Desired  string    `json:"desired,omitempty"` // of the node: present or absent
+	Findings []Finding `json:"findings,omitempty"`
+	Warning  Warning   `json:"warning,omitzero"`
+	Notes    []string  `json:"notes,omitempty"` // what the operator should know
+	Pods     *Pods     `json:"pods,omitempty"`  // nil while no guard reports them
+}
+
+// Part is one part of a node's desired state.
+type Part string
+
+// Finding is why a part is not in the desired state.
+type Finding struct {
+	Part    Part   `json:"part"`
+	Reason  string `json:"reason"`
+	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
+}
+
+// String returns the finding in one line.
+func (f Finding) String() string { return string(f.Part) + ": " + f.Reason }
+
+// Warning is what needs the operator on a node without findings: why pods of the mesh do not
+// start, or what can fail next.
+type Warning struct {
+	Reason string `json:"reason"`
+	Next   string `json:"nextStep"`
+}
+
+// Good reports whether the node is in the desired state.
+func (s NodeState) Good() bool { return len(s.Findings) == 0 }
+
+// Pods are the pods of the mesh that run on a node, as the guard found them.
+type Pods struct {
+	States   map[PodState]int               `json:"states,omitempty"`   // pods by state
+	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
+	Named    []NamedPod                     `json:"named,omitempty"`    // those that are not captured as desired, the worst first
+	Omitted  int                            `json:"omitted,omitempty"`  // how many more of those there are
+	Repaired int                            `json:"repaired,omitempty"` // pods that run, and that the guard repaired within the last hour
+	Known    []string                       `json:"known,omitempty"`    // by ShortUID, all pods that States counts, or as many as fit
+}
+
+// Pod is a pod of the mesh that is not captured as desired.
+type NamedPod struct {
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	State     PodState               `json:"state"`
+	Cause     capture.ExemptionCause `json:"cause,omitempty"` // of an exempt pod
+}
+
+// ShortUID returns enough of a pod's UID to tell it from others of its node.
+func ShortUID(uid string) string { return uid[:min(len(uid), 8)] }
+
+// Lacks reports whether a pod is certainly not among those that States counts.
+func (p Pods) Lacks(uid string) bool {
+	counted := 0
+	for _, count := range p.States {
+		counted += count
+	}
+	return counted == len(p.Known) && !slices.Contains(p.Known, ShortUID(uid))
+}
+
+// MaxSize is the most bytes of an encoded state or of encoded pods. The API server
+// takes 256 KiB of annotations.
+const MaxNodeState = 32 << 10
+
+// Encode returns the state as JSON of at most MaxSize bytes. It cuts texts and leaves
+// out pods, from the end, where there is too much.
+func (s NodeState) Encode() string {
+	s.Format = nodeFormat
+	s.Findings, s.Notes = slices.Clone(s.Findings[:min(len(s.Findings), maxFindings)]), slices.Clone(s.Notes[:min(len(s.Notes), maxNotes)])
+	for _, text := range s.texts() {
+		*text = record.Cut(strings.ToValidUTF8(*text, "?"), maxText-len(record.Ellipsis))
+		for len(encodeState(*text)) > 2*maxText { // JSON has up to six bytes for one
+			*text = record.Cut(*text, len(*text)/2)
+		}
+	}
+	pods := cmp.Or(s.Pods, &Pods{}).limited()
+	if s.Pods != nil {
+		s.Pods = &pods
+	}
+	return string(pods.shrink(func() []byte { return encodeState(s) }))
+}
+
+// Encode returns the pods as JSON of at most MaxSize bytes.
+func (p Pods) Encode() []byte {
+	p = p.limited()
+	return p.shrink(func() []byte { return encodeState(p) })
+}
+
+// shrink leaves out pods until what is encoded fits.
+func (p *Pods) shrink(encoded func() []byte) []byte {
+	for {
+		document := encoded()
+		if len(document) <= MaxNodeState || len(p.Named) == 0 {
+			return document
+		}
+		kept := len(p.Named) * 9 / 10
+		p.Omitted, p.Named = min(p.Omitted+len(p.Named)-kept, maxCount), p.Named[:kept]
+	}
+}
+
+// encode panics for nothing that State can hold.
+func encodeState(value any) []byte {
+	document, err := json.Marshal(value)
+	if err != nil {
+		panic("nodestate: " + err.Error())
+	}
+	return document
+}
+
+// Decode returns the state in an annotation. It refuses one that no agent writes. Errors:
+// ErrFormat.
+func DecodeNode(text string) (s NodeState, err error) {
+	if err := decodeState([]byte(text), &s); err != nil {
+		return NodeState{}, fmt.Errorf("reading a node's state: %w", err)
+	}
+	if s.Format != nodeFormat {
+		return NodeState{}, fmt.Errorf("%w %d, expected %d", ErrNodeFormat, s.Format, nodeFormat)
+	}
+	if err := s.check(); err != nil {
+		return NodeState{}, fmt.Errorf("reading a node's state: %w", err)
+	}
+	return s, nil
+}
+
+// ErrFormat is the error for the state of an agent of another version.
+var ErrNodeFormat = errors.New("a node's state of format")
+
+// DecodePods returns the pods in a document.
+func DecodePods(document []byte) (p Pods, err error) {
+	err = decodeState(document, &p)
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return Pods{}, fmt.Errorf("reading the states of pods: %w", err)
+	}
+	return p, nil
+}
+
+func decodeState(document []byte, into any) error {
+	if len(document) > MaxNodeState {
+		return fmt.Errorf("%d bytes: expected at most %d", len(document), MaxNodeState)
+	}
+	return json.Unmarshal(document, into)
+}
+
+// Compare orders pods: the worst first, then by name.
+func comparePods(a, b NamedPod) int {
+	return cmp.Or(CompareStates(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// limited returns the pods with at most maxPods of them named, by names that Kubernetes
+// accepts: a sandbox that the runtime made for another program can have any.
+func (p Pods) limited() Pods {
+	named := slices.DeleteFunc(slices.Clone(p.Named), func(pod NamedPod) bool { return !pod.isValid() })
+	slices.SortFunc(named, comparePods)
+	kept := named[:min(len(named), maxPods)]
+	known := slices.DeleteFunc(slices.Clone(p.Known), func(uid string) bool { return !uidForm.MatchString(uid) })
+	slices.Sort(known)
+	return Pods{
+		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
+		Named: kept, Omitted: min(p.Omitted+len(p.Named)-len(kept), maxCount), Known: known[:min(len(known), maxKnown)],
+		Repaired: min(p.Repaired, maxCount),
+	}
+}
+
+func limitCounts[K ~string](counts map[K]int) map[K]int {
+	limited := map[K]int{}
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if isWord(string(key)) && counts[key] > 0 && len(limited) < maxCounts {
+			limited[key] = min(counts[key], maxCount)
+		}
+	}
+	return limited
+}

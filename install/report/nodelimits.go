@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Limits of a state.
+const (
+	maxPods     = 100
+	maxKnown    = 1000
+	maxCounts   = 32
+	maxCount    = 10_000 // pods: kubelets are tested with 110 on a node
+	maxFindings = 8
+	maxNotes    = 4
+	maxText     = 300 // bytes
+)
+
+// Forms of what a pod's entry holds: names as Kubernetes accepts them, and the words
+// for states and causes.
+var (
+	namespaceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	nameForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	uidForm       = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	wordForm      = regexp.MustCompile(`^[a-z_]{1,32}$`)
+)
+
+func isWord(text string) bool { return wordForm.MatchString(text) }
+
+func (p NamedPod) isValid() bool {
+	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) &&
+		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
+}
+
+// texts returns all texts of a state, each of at most maxText bytes.
+func (s *NodeState) texts() []*string {
+	texts := []*string{&s.Version, (*string)(&s.Mode), &s.Backend, &s.Desired, &s.Warning.Reason, &s.Warning.Next}
+	for i := range s.Findings {
+		texts = append(texts, (*string)(&s.Findings[i].Part), &s.Findings[i].Reason)
+	}
+	for i := range s.Notes {
+		texts = append(texts, &s.Notes[i])
+	}
+	return texts
+}
+
+// check returns why no agent writes such a state. A compromised one can: its numbers must
+// not cancel those of other nodes.
+func (s NodeState) check() error {
+	if len(s.Findings) > maxFindings || len(s.Notes) > maxNotes {
+		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(s.Findings), len(s.Notes), maxFindings, maxNotes)
+	}
+	for _, text := range s.texts() {
+		if len(*text) > maxText {
+			return fmt.Errorf("a text of %d bytes: expected at most %d", len(*text), maxText)
+		}
+	}
+	if s.Pods != nil {
+		return s.Pods.check()
+	}
+	return nil
+}
+
+func (p Pods) check() error {
+	for what, length := range map[string][2]int{
+		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts},
+		"named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
+	} {
+		if length[0] > length[1] {
+			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
+		}
+	}
+	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt),
+		checkCounts(map[string]int{"omitted": p.Omitted, "repaired": p.Repaired})); err != nil {
+		return err
+	}
+	for _, pod := range p.Named {
+		if !pod.isValid() {
+			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case",
+				pod.Name, pod.Namespace, pod.State, pod.Cause)
+		}
+	}
+	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {
+		return fmt.Errorf("a known pod is %.40q: expected the first 8 digits of a UID", p.Known[i])
+	}
+	return nil
+}
+
+func checkCounts[K ~string](counts map[K]int) error {
+	for word, count := range counts {
+		if !isWord(string(word)) || count < 0 || count > maxCount {
+			return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	clientRetryInterval = 250 * time.Millisecond
+	maxAnswer           = 8 << 10 // bytes of all lines
+)
+
+// Connect connects to each destination until the application answers or the budget is
+// used up: proxies, and the Service in the nodes' rules, may start later.
+func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Duration) []Observation {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	observations := make([]Observation, len(destinations))
+	var connecting sync.WaitGroup
+	for i, to := range destinations {
+		connecting.Go(func() { observations[i] = observe(ctx, to) })
+	}
+	connecting.Wait()
+	return observations
+}
+
+// observe returns the last attempt that was not cut short.
+func observe(ctx context.Context, to netip.AddrPort) (last Observation) {
+	for {
+		attempt := try(ctx, to)
+		if ctx.Err() == nil || last.To != to {
+			last = attempt
+		}
+		if attempt.Answered() {
+			return attempt
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(clientRetryInterval):
+		}
+	}
+}
+
+func try(ctx context.Context, to netip.AddrPort) Observation {
+	o := Observation{To: to}
+	dialer := net.Dialer{Timeout: connectionTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		o.Fault = err.Error()
+		return o
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(connectionTimeout))
+	o.Lines, err = readLines(conn)
+	switch {
+	case err != nil:
+		o.Fault = err.Error()
+	case !o.Answered():
+		o.Fault = "the connection ended before the application answered"
+	}
+	return o
+}
+
+func readLines(conn io.Reader) (lines []Line, err error) {
+	scanner := bufio.NewScanner(io.LimitReader(conn, maxAnswer))
+	for scanner.Scan() {
+		var line Line
+		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+			return lines, errors.New("the answer is not that of a program of this test")
+		}
+		lines = append(lines, line)
+	}
+	if err := scanner.Err(); err != nil {
+		return lines, fmt.Errorf("reading the answer: %w", err)
+	}
+	return lines, nil
+}

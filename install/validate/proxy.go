@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Proxy stands in for the sidecar proxy: it writes a Line to each captured connection,
+// and forwards the connection to its original destination.
+type Proxy struct {
+	Pod                       string
+	OutboundPort, InboundPort uint16
+	Transparent               bool // inbound connections keep their addresses (TPROXY)
+}
+
+// Run serves until ctx ends.
+func (p Proxy) Run(ctx context.Context) error {
+	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", p.OutboundPort))
+	if err != nil {
+		return fmt.Errorf("listening at the outbound port: %w", err)
+	}
+	defer outbound.Close()
+	listen := net.ListenConfig{}
+	if p.Transparent {
+		listen.Control = transparent
+	}
+	inbound, err := listen.Listen(ctx, "tcp", fmt.Sprintf(":%d", p.InboundPort))
+	if err != nil {
+		return fmt.Errorf("listening at the inbound port: %w", err)
+	}
+	defer inbound.Close()
+	go accept(outbound, side{name: ProxyName(p.Pod, Outbound)}.forward)
+	go accept(inbound, side{name: ProxyName(p.Pod, Inbound), inbound: true, transparent: p.Transparent}.forward)
+	<-ctx.Done()
+	return nil
+}
+
+// accept handles connections until the listener is closed.
+func accept(listener net.Listener, handle func(*net.TCPConn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			handle(conn.(*net.TCPConn))
+		}()
+	}
+}
+
+// connectionTimeout limits one connection.
+const connectionTimeout = 5 * time.Second
+
+// side is the proxy's outbound or inbound side.
+type side struct {
+	name                 string
+	inbound, transparent bool
+}
+
+func (s side) forward(client *net.TCPConn) {
+	_ = client.SetDeadline(time.Now().Add(connectionTimeout)) // fails for closed connections alone
+	line := Line{By: s.name, Client: address(client.RemoteAddr()).Addr(), Original: address(client.LocalAddr())}
+	if !s.transparent {
+		original, err := originalDestination(client)
+		if err != nil || original == line.Original {
+			return // it was not captured, and forwarding it would lead back here
+		}
+		line.Original = original
+	}
+	server, err := s.dialer(line).Dial("tcp", line.Original.String())
+	if err != nil {
+		line.Fault = err.Error()
+	}
+	if json.NewEncoder(client).Encode(line) != nil || err != nil {
+		return // the client sees the end of its connection
+	}
+	defer server.Close()
+	_, _ = io.Copy(client, server) // the client sends nothing
+}
+
+// dialer makes the connection to the original destination: an inbound one from the
+// address that the rules exempt or, under TPROXY, from the client's.
+func (s side) dialer(line Line) *net.Dialer {
+	d := &net.Dialer{Timeout: connectionTimeout}
+	switch {
+	case s.transparent:
+		d.Control, d.LocalAddr = marked, anyPort(line.Client)
+	case s.inbound && line.Original.Addr().Is4():
+		d.LocalAddr = anyPort(capture.ProxySourceIPv4.Addr())
+	case s.inbound:
+		d.LocalAddr = anyPort(capture.ProxySourceIPv6.Addr())
+	}
+	return d
+}
+
+func anyPort(a netip.Addr) net.Addr { return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0)) }
+
+func address(a net.Addr) netip.AddrPort {
+	ap := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Serve is the server's application: it writes a Line to each connection, until ctx ends.
+func Serve(ctx context.Context, ports []uint) error {
+	for _, number := range ports {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))
+		if err != nil {
+			return fmt.Errorf("listening as the application: %w", err)
+		}
+		defer listener.Close()
+		go accept(listener, answer)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func answer(client *net.TCPConn) {
+	_ = client.SetDeadline(time.Now().Add(connectionTimeout))
+	line := Line{By: Application, Client: address(client.RemoteAddr()).Addr()}
+	_ = json.NewEncoder(client).Encode(line) // the client sees its connection end
+}

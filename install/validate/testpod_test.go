@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// freePort returns a port at which nothing listens.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return uint16(listener.Addr().(*net.TCPAddr).Port)
+}
+
+func loopback(port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+}
+
+// TestUncaptured connects without rules, while the server starts: the application alone
+// answers, and the proxy forwards nothing that was not captured.
+func TestUncaptured(t *testing.T) {
+	t.Parallel()
+	application, outbound, inbound := freePort(t), freePort(t), freePort(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	time.AfterFunc(clientRetryInterval, func() {
+		go func() { ended <- Serve(ctx, []uint{uint(application)}) }()
+		go func() { ended <- Proxy{Pod: "server", OutboundPort: outbound, InboundPort: inbound}.Run(ctx) }()
+	})
+	got := Connect(t.Context(), []netip.AddrPort{loopback(application), loopback(inbound)}, 8*clientRetryInterval)
+	if lines := got[0].Lines; len(lines) != 1 || lines[0].By != Application || !got[0].Answered() {
+		t.Errorf("the application: %+v", got[0])
+	}
+	if got[1].Answered() || len(got[1].Lines) > 0 || got[1].To != loopback(inbound) || got[1].Fault == "" {
+		t.Errorf("the proxy: %+v", got[1])
+	}
+	stop()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestForeignAnswer reports a server that is none of this test.
+func TestForeignAnswer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go accept(listener, func(conn *net.TCPConn) { _, _ = conn.Write([]byte("SSH-2.0\n")) })
+	got := try(t.Context(), listener.Addr().(*net.TCPAddr).AddrPort())
+	if got.Answered() || !strings.Contains(got.Fault, "not that of a program of this test") {
+		t.Errorf("%+v", got)
+	}
+}
