@@ -69,7 +69,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock", set: into(&c.AgentSocket, agentSocket),
-			Meaning: "the agent's socket for ADD results; empty: no agent",
+			Meaning: "the agent's socket for ADD results; empty: no agent, only the API server",
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),
