@@ -25,52 +25,43 @@ func Keys(c *NetConf) []Key {
 	return []Key{
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
-			set: into(&c.Kubeconfig, fileNamed(KubeconfigName)),
-			Meaning: "file with the API server's address and credentials, for capture-cni-lookup: `kubeconfig` in an allowed directory. " +
-				"It may be missing while the agent answers",
+			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName)),
+			Meaning: "the API server's address and credentials, used while the agent does not answer",
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
-			Meaning: "time limit of a pod lookup including retries, from 1s to 2m. CHECK makes one attempt",
+			Meaning: "time limit of a pod lookup with its retries, 1s to 2m; CHECK never retries",
 		},
 		{
 			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
 			set:     into(&c.Backend, oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
-			Meaning: "backend that writes the rules to the kernel; `iptables`: the variant that the node's `iptables` command is",
+			Meaning: "[backend](#backends) that writes the rules to the kernel",
 		},
 		{
 			Name: "excludeNamespaces", Type: "list of namespaces", Default: "[]", set: into(&c.ExcludeNamespaces, each(namespaceOrPrefix)),
-			Meaning: "namespaces whose pods are never captured; a trailing `*` makes a name a prefix. " +
-				"The agent's default in mode `multus-chain` is `openshift-*` and `kube-*`",
+			Meaning: "namespaces whose pods are never captured",
 		},
 		{
 			Name: "meshes", Type: "list of meshes", Default: `["istio", "capture-cni"]`, set: into(&c.Capture.Meshes, meshNames),
-			Meaning: "whose pods are captured: `istio`, `linkerd`, and `capture-cni` for pods with [keys of our own](sidecars.md)",
+			Meaning: "[meshes](sidecars.md) whose pods are captured",
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh", set: into(&c.Capture.IPv6, oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
-			Meaning: "whether IPv6 is captured. " +
-				"`mesh`: in IPv6-only pods, and in pods with ISTIO_DUAL_STACK=true even if they have no IPv6 address at ADD; " +
-				"other meshes: [sidecars](sidecars.md). " +
-				"Without that, IPv6 connections of a pod without an IPv6 address are refused",
+			Meaning: "whether IPv6 is captured; `mesh`: as the pod's mesh has it",
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
-			set: into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
-			Meaning: "whether to warn about or refuse a pod in which another container's security context sets the proxy's uid or gid, " +
-				"or sets no uid while the proxy's is not the mesh's, or can take the gid from the pod's groups",
+			set:     into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
+			Meaning: "treatment of a pod in which another container may run as the proxy's user",
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]", set: into(&c.Capture.SandboxedRuntimeClasses, each(className)),
-			Meaning: "runtime classes with their own network stack, in addition to kata*, gvisor*, firecracker* and similar ones. " +
-				"Meshed pods of these classes are refused. A name may end with `*`",
+			Meaning: "further runtime classes with their own network stack, whose meshed pods are refused",
 		},
 		{
 			Name: "sharedKernelRuntimeClasses", Type: "list of names", Default: "[]",
-			set: into(&c.Capture.SharedKernelRuntimeClasses, each(className)),
-			Meaning: "runtime classes that share the node's kernel, in addition to runc, crun, youki, nvidia* and performance-*. " +
-				"Takes precedence over the built-in classes with their own network stack. " +
-				"Pods of unknown classes are captured with a warning. A name may end with `*`",
+			set:     into(&c.Capture.SharedKernelRuntimeClasses, each(className)),
+			Meaning: "further runtime classes that share the node's kernel",
 		},
 		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient", set: into(&c.Status, oneOf(StatusLenient, StatusStrict)),
@@ -78,14 +69,11 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock", set: into(&c.AgentSocket, agentSocket),
-			Meaning: "agent socket that receives ADD results: `agent.sock` in an allowed directory. " +
-				"Best effort: the plugin never blocks on it. " +
-				"The agent answers requests of pods at `sockets/pods.sock` in the same directory. " +
-				"Empty: no agent; pods are read from the API server",
+			Meaning: "the agent's socket for ADD results; empty: no agent, only the API server",
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),
-			Meaning: "lowest level that is logged to stderr, which the runtime stores",
+			Meaning: "lowest level that is logged to stderr",
 		},
 		{
 			Name: "mesh", Type: "object", Default: "{}", Keys: meshKeys(&c.Capture.Mesh),
@@ -110,7 +98,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "dnsPort", Type: "port", Default: "15053", set: into(&m.DNSPort, port),
-			Meaning: "the proxy's port for DNS queries, for pods with DNS capture",
+			Meaning: "the proxy's port for captured DNS queries",
 		},
 		{
 			Name: "proxyUID", Type: "id", Default: "1337", set: into(&m.ProxyUID, id),
@@ -122,23 +110,23 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "excludeOutboundIPRanges", Type: "list of CIDRs", Default: "[]", set: into(&m.ExcludeOutboundIPRanges, each(cidr)),
-			Meaning: "destination ranges that are excluded from outbound capture",
+			Meaning: "destination ranges that are not captured",
 		},
 		{
 			Name: "excludeOutboundPorts", Type: "list of ports", Default: "[]", set: into(&m.ExcludeOutboundPorts, each(port)),
-			Meaning: "destination ports that are excluded from outbound capture",
+			Meaning: "destination ports that are not captured",
 		},
 		{
 			Name: "excludeInboundPorts", Type: "list of ports", Default: "[]", set: into(&m.ExcludeInboundPorts, each(port)),
-			Meaning: "ports that are excluded from inbound capture in pods that capture `*`",
+			Meaning: "inbound ports that are not captured in pods that capture `*`",
 		},
 		{
 			Name: "outboundOwnerGroups", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroups, each(groupID)),
-			Meaning: "if not empty: the only groups whose outbound traffic is captured",
+			Meaning: "the only groups whose outbound traffic is captured; empty: all groups",
 		},
 		{
 			Name: "outboundOwnerGroupsExclude", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroupsExclude, each(groupID)),
-			Meaning: "groups whose outbound traffic is not captured; ignored if outboundOwnerGroups is set",
+			Meaning: "groups whose outbound traffic is not captured; ignored with `outboundOwnerGroups`",
 		},
 		{
 			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", set: into(&m.LoopbackCIDR, loopback),

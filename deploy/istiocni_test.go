@@ -144,8 +144,9 @@ func leaves(prefix string, values map[string]any) (names []string) {
 	return names
 }
 
-// tableRows returns the names in the second column of a section's table, by those
-// in the first.
+// tableRows returns the counterparts of the names that a section has: in the second column of
+// its table for those in the first, themselves for those that both charts have, and none for
+// those that a list gives a reason for.
 func tableRows(t *testing.T, section string) map[string][]string {
 	t.Helper()
 	_, text, _ := strings.Cut(read(t, istioCNI), "## "+section+"\n")
@@ -153,16 +154,24 @@ func tableRows(t *testing.T, section string) map[string][]string {
 	code := regexp.MustCompile("`([^`]+)`")
 	rows := map[string][]string{}
 	for line := range strings.Lines(text) {
+		first, second := "", ""
 		cells := strings.Split(line, "|")
-		if len(cells) < 4 || !strings.HasPrefix(line, "| `") {
-			continue
+		switch {
+		case len(cells) >= 4 && strings.HasPrefix(line, "|`"):
+			first, second = cells[1], cells[2]
+		case strings.HasPrefix(line, "Both charts have "):
+			for _, match := range code.FindAllStringSubmatch(line, -1) {
+				rows[match[1]] = []string{match[1]}
+			}
+		case strings.HasPrefix(line, "- `"):
+			first, _, _ = strings.Cut(line, ": ")
 		}
-		var second []string
-		for _, match := range code.FindAllStringSubmatch(cells[2], -1) {
-			second = append(second, match[1])
+		var ours []string
+		for _, match := range code.FindAllStringSubmatch(second, -1) {
+			ours = append(ours, match[1])
 		}
-		for _, match := range code.FindAllStringSubmatch(cells[1], -1) {
-			rows[match[1]] = second
+		for _, match := range code.FindAllStringSubmatch(first, -1) {
+			rows[match[1]] = ours
 		}
 	}
 	return rows

@@ -5,7 +5,9 @@ package project
 import (
 	"encoding/json"
 	"html"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,7 +58,9 @@ func resultTable(t *testing.T, r tables.Results, without string, columns ...stri
 	return text
 }
 
-// TestPlots expects each plot to be of the results.
+// TestPlots expects each plot to have a bar for each of the results, with its value. In a
+// group, the bars are sorted. Those of Istio have a colour of their own, and both kinds have
+// another one in the dark.
 func TestPlots(t *testing.T) {
 	for plot, columns := range map[string][]string{
 		"instead": {"INSTEAD OF", "p50 ms"}, "calls": {"CALL", "p50 ms"}, "crowd": {"AT ONCE", "ALL DONE p50 ms"},
@@ -65,11 +69,42 @@ func TestPlots(t *testing.T) {
 		drawn := html.UnescapeString(read(t, "deploy/reference/numbers/"+plot+".svg"))
 		without := map[string]string{"calls": "iptables", "crowd": "16 x", "startup": "100"}[plot]
 		rows := strings.Split(resultTable(t, readResults(t), without, columns...), "\n")
-		for _, row := range rows[2 : len(rows)-1] {
-			label := ">" + strings.ReplaceAll(strings.Trim(row, "|"), "|", ", ") + " "
-			if !strings.Contains(drawn, label) {
-				t.Errorf("%s.svg has no bar %q: draw it again with `go run -C e2e/bench ./plots`", plot, label[1:])
+		rows = rows[2 : len(rows)-1]
+		bars := drawnBar.FindAllStringSubmatch(drawn, -1)
+		if len(bars) != len(rows) {
+			t.Errorf("%s.svg has %d bars, want %d", plot, len(bars), len(rows))
+		}
+		for _, row := range rows {
+			cells := strings.Split(strings.Trim(row, "|"), "|")
+			last := len(cells) - 1
+			if want := "<title>" + strings.Join(cells[:last], ", ") + ": " + cells[last] + "</title>"; !strings.Contains(drawn, want) {
+				t.Errorf("%s.svg has no bar %q: draw it again with `go run -C e2e/bench ./plots`", plot, want)
+			}
+		}
+		group, before := "", 0.0
+		for _, bar := range bars {
+			name, text, label, class, shown := bar[1], bar[2], bar[3], bar[4], bar[5]
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil || text != shown {
+				t.Errorf("%s.svg: the bar %s shows %q, want %q (%v)", plot, name, shown, text, err)
+			}
+			if in := strings.TrimSuffix(name, label); in == group && value < before {
+				t.Errorf("%s.svg: the bar %s is after a longer one", plot, name)
+			} else {
+				group, before = in, value
+			}
+			if theirs := strings.Contains(label, "istio"); theirs != (class == "theirs") || strings.Contains(label, "capture-cni") && class != "ours" {
+				t.Errorf("%s.svg: the bar %s has the colour of %s", plot, name, class)
+			}
+		}
+		light, dark, found := strings.Cut(drawn, "@media (prefers-color-scheme: dark)")
+		for _, class := range []string{".ours {", ".theirs {", ".page {", "text {"} {
+			if !found || !strings.Contains(light, class) || !strings.Contains(dark, class) {
+				t.Errorf("%s.svg has no colour of %q for each scheme", plot, class)
 			}
 		}
 	}
 }
+
+// drawnBar is a bar with its name, its value, its label, its class and the value that it shows.
+var drawnBar = regexp.MustCompile(`<g .*><title>(.*): ([0-9.]+)</title>\n<text .*>(.*)</text>\n<rect .*class="(\w+)"/>\n<text .*>(.*)</text>\n</g>`)

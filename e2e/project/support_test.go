@@ -22,9 +22,9 @@ func TestTestedBy(t *testing.T) {
 	for document, atLeast := range map[string]int{"e2e/PROOFS.md": 75, "deploy/reference/guarantees.md": 14} {
 		rows := 0
 		for line := range strings.Lines(read(t, document)) {
-			cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-			tested := cells[len(cells)-1]
-			if !strings.HasPrefix(line, "| ") || tested == "shown by" {
+			cells := strings.Split(strings.Trim(line, "| \n"), "|")
+			tested := strings.TrimSpace(cells[len(cells)-1])
+			if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || tested == "shown by" {
 				continue
 			}
 			rows++

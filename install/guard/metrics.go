@@ -5,7 +5,6 @@ package guard
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,31 +29,20 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
 		pods: f.GaugeVec("pods",
-			"pods of the mesh on this node, by `state` (captured, uncaptured, drifted, outdated, changed, foreign, obstructed, "+
-				"injected_later, unknown, exempt) and `mesh` (istio, linkerd, capture-cni, or none of a pod that was injected later); "+
-				"served by the guard",
+			"meshed pods, by `state` and `mesh` (istio, linkerd, capture-cni; none: injected later)",
 			"state", "mesh"),
 		exempt: f.GaugeVec("exempt_pods",
-			"pods of the mesh on this node that are exempt from capture, by `cause` ("+causes()+"); served by the guard", "cause"),
+			"meshed pods that are exempt from capture, by `cause`", "cause"),
 		repairs: f.Counters("pod_repairs_total",
-			"attempts to repair the rules of a running pod, by `result` (done, failed); served by the guard", "result", done, failed),
+			"attempts to repair a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total",
-			"attempts to repair a pod within ten minutes of the previous attempt; served by the guard"),
+			"attempts within ten minutes of the previous one for that pod"),
 
 		lastListing: f.Gauge("guard_last_listing_timestamp_seconds",
-			"time at which the container runtime last listed its sandboxes, 0 before the first listing; "+
-				"until the next one, the guard examines the pods that it knows"),
+			"last time that the runtime listed its sandboxes; 0: never"),
 		lastRound: f.Gauge("guard_last_round_timestamp_seconds",
-			"time at which the guard last had examined all pods that were due; while pods wait, the time since which the first one has waited"),
+			"last time that no pod was waiting for its examination"),
 	}
-}
-
-func causes() string {
-	var names []string
-	for _, cause := range report.MeshedExemptions() {
-		names = append(names, string(cause))
-	}
-	return strings.Join(names, ", ")
 }
 
 // Results of a repair.

@@ -76,8 +76,7 @@ func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
 	return f.Counters("evictions_total",
-		"evictions of uncaptured pods, by `result` (done, refused by a PodDisruptionBudget, "+
-			"denied by the agent because it may not evict the pod, failed)",
+		"evictions, by `result` (done, failed, denied by the agent, refused by a PodDisruptionBudget)",
 		"result", done, refused, denied, failed)
 }
 

@@ -10,8 +10,7 @@ import (
 )
 
 // BuildInfo is the help of build_info, which the agent and the guard serve.
-const BuildInfo = "always 1: the `version` of the agent or the guard; " +
-	"of an agent, also as `agent`, and the version of the installed `plugin`"
+const BuildInfo = "always 1; labels `version` and, of an agent, `agent` and the installed `plugin`"
 
 // Metric documents one metric.
 type Metric struct{ Name, Help string }

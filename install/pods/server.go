@@ -214,14 +214,12 @@ func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 func newMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
 		requests: f.Counters("pod_requests_total",
-			"requests of pods that the agent answered, "+
-				"by `source` (watch, read from the API server, unchanged since the last answer, fault)",
+			"requests for pods, by `source` (watch; read: API server; unchanged; fault)",
 			"source", sourceWatch, sourceRead, sourceUnchanged, sourceFault),
 		watched: f.Gauge("pods_watched", "pods of this node that the agent knows"),
 		synced:  f.Gauge("pods_synced", "1 once the agent has read its node's pods"),
 		refused: f.Counters("pods_connections_refused_total",
-			"connections for requests of pods that the agent refused, "+
-				"by `reason` (full: too many at once, peer: of another user)",
+			"refused connections for pod requests, by `reason` (full: too many; peer: another user)",
 			"reason", reasonFull, reasonPeer),
 	}
 }

@@ -34,15 +34,15 @@ var stageBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 
 func newAddMetrics(f *metrics.Factory) *addMetrics {
 	m := &addMetrics{
 		adds: f.CounterVec("adds_total",
-			"ADDs, by `result` (captured, passed, failed) and `reason`; `exempt_` and a cause: in the mesh and not captured", "result", "reason"),
+			"ADDs, by `result` (captured, passed, failed) and `reason` (`exempt_…`: meshed, not captured)", "result", "reason"),
 		stages: f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
 		lost: f.Counters("records_lost_total",
-			"records that the agent discarded, by `cause` (version, form, sender: sent by another user than the agent's own)",
+			"records that the agent discarded, by `cause` (version, form, sender: another user)",
 			"cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total",
-			fmt.Sprintf("log lines about records that were dropped: more than %d a second", logPerSecond)),
+			fmt.Sprintf("dropped log lines about records, beyond %d a second", logPerSecond)),
 		build:   f.GaugeVec("build_info", metrics.BuildInfo, "version", "agent", "plugin"),
-		netConf: f.GaugeVec("netconf_info", "always 1: a hash of the operator's keys in the entry, in label `hash`", "hash"),
+		netConf: f.GaugeVec("netconf_info", "always 1; label `hash` changes with the operator's keys in the entry", "hash"),
 	}
 	for _, verdict := range ofAdds() {
 		for _, reason := range Reasons(verdict) {

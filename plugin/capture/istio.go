@@ -81,24 +81,24 @@ func istioAnnotations() []Annotation {
 		interfaces = "interface names"
 	)
 	return []Annotation{
-		{annotationStatus, "any", "absent", "written by the injector; a pod without it is not in the mesh and is not captured"},
-		{annotationInject, "boolean", "absent", "`false`: the pod is not captured; the label takes precedence over the annotation"},
+		{annotationStatus, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+		{annotationInject, "boolean", "absent", "`false`: the pod is not captured; a label of this name takes precedence"},
 		{
 			annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`",
-			"`TPROXY` keeps the client's address on inbound connections; `NONE`: the pod is not captured",
+			"`TPROXY` keeps the client's address on inbound connections; `NONE` captures nothing",
 		},
-		{annotationIncludeInboundPorts, ports, "`*`", "inbound TCP ports that are captured; empty captures none; a list ignores every exclude"},
+		{annotationIncludeInboundPorts, ports, "`*`", "captured inbound TCP ports; empty: none; a list ignores every exclude"},
 		{
 			annotationExcludeInboundPorts, portList, "empty",
-			"inbound TCP ports that are not captured under `*`, in addition to 15020, 15021 and 15090",
+			"further ports than 15020, 15021 and 15090 that `*` does not capture",
 		},
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured also outside the included ranges"},
-		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound ports, TCP and UDP, that are not captured"},
-		{annotationIncludeOutboundRanges, ranges, "`*`", "outbound destinations that are captured; empty captures none"},
-		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if they are included"},
-		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured, in both directions"},
+		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound TCP and UDP ports that are not captured"},
+		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
+		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if included"},
+		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured in either direction"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
-		{annotationKubevirtInterfaces, interfaces, "empty", "the older name of `istio.io/reroute-virtual-interfaces`, read only without it"},
+		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, ignored next to it"},
 	}
 }
 

@@ -68,9 +68,9 @@ func linkerd() *mesh {
 func linkerdAnnotations() []Annotation {
 	const ports = "ports and ranges of ports"
 	return []Annotation{
-		{annotationLinkerdVersion, "any", "absent", "written by the injector; a pod without it is not in Linkerd's mesh"},
+		{annotationLinkerdVersion, "any", "absent", "written by the injector; only pods with it are in the mesh"},
 		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},
-		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; not empty, it replaces the mesh's"},
+		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
 		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if its container sets none"},
 		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none"},

@@ -36,10 +36,10 @@ func ownKeys() *mesh {
 func ownAnnotations() []Annotation {
 	const ports = "ports and ranges of ports"
 	return []Annotation{
-		{annotationProxy, "container's name", "needed", "the proxy, whose traffic is never captured; it needs a numeric uid of its own"},
-		{annotationInboundPort, "port", "absent", "the proxy's port for inbound connections; absent, none are captured"},
-		{annotationOutboundPort, "port", "absent", "the proxy's port for outbound connections; absent, none are captured"},
-		{annotationDNSPort, "port", "absent", "the proxy's port for DNS queries, TCP and UDP; absent, none are captured"},
+		{annotationProxy, "container's name", "needed", "the proxy, whose traffic is never captured"},
+		{annotationInboundPort, "port", "not captured", "the proxy's port for inbound connections"},
+		{annotationOutboundPort, "port", "not captured", "the proxy's port for outbound connections"},
+		{annotationDNSPort, "port", "not captured", "the proxy's port for DNS queries, TCP and UDP"},
 		{annotationTProxy, "`true`, `false`", "`false`", "inbound connections keep the client's address"},
 		{annotationExceptInbound, ports, "empty", "inbound TCP ports that are not captured"},
 		{annotationExceptPorts, ports, "empty", "outbound ports that are not captured"},
