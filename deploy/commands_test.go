@@ -18,8 +18,8 @@ import (
 
 // tools are programs that the guides use and that are not this project's.
 var tools = []string{
-	"argocd", "ausearch", "bin/cnitool", "cat", "cd", "cluster-autoscaler", "cosign", "curl", "echo", "export", "flux", "go", "grep", "ip", "istioctl", "kubelet",
-	"mkdir", "nsenter", "oc", "rm", "sha256sum", "sleep", "tar", "umask",
+	"ausearch", "cat", "cluster-autoscaler", "cosign", "curl", "echo", "export", "go", "grep", "istioctl", "kubelet",
+	"mkdir", "nsenter", "oc", "rm", "sha256sum", "sleep", "tar",
 }
 
 // TestCommands checks each command of the guides without running it: flags by the help of
@@ -60,8 +60,8 @@ func TestBlocksHaveLanguages(t *testing.T) {
 	command := regexp.MustCompile(`(?m)^(helm|kubectl|oc|make|capture-cni-node) `)
 	for _, block := range blocks {
 		switch {
-		case !slices.Contains([]string{"sh", "yaml", "json", "ini", "text"}, block.Language):
-			t.Errorf("%s, section %q: a block of the language %q: expected sh, yaml, json, ini or text", block.Guide, block.Section, block.Language)
+		case !slices.Contains([]string{"sh", "yaml", "json", "ini", "text", "mermaid"}, block.Language):
+			t.Errorf("%s, section %q: a block of the language %q: expected sh, yaml, json, ini, text or mermaid", block.Guide, block.Section, block.Language)
 		case block.Language != "sh" && command.MatchString(block.Text):
 			t.Errorf("%s, section %q: a command in a block of the language %q: expected sh", block.Guide, block.Section, block.Language)
 		}
@@ -89,7 +89,7 @@ func newChecker(t *testing.T, programs map[string]string) *checker {
 			c.objects = append(c.objects, strings.ToLower(o.kind)+"/"+o.name)
 		}
 	}
-	c.objects = append(c.objects, "daemonset/istio-cni-node", "configmap/kube-root-ca.crt", "networkattachmentdefinition/istio-cni") // not in these manifests
+	c.objects = append(c.objects, "daemonset/istio-cni-node", "configmap/istio-cni-config", "configmap/kube-root-ca.crt", "networkattachmentdefinition/istio-cni") // not in these manifests
 	for _, container := range daemonSet(t).Spec.Template.Spec.Containers {
 		c.containers = append(c.containers, container.Name)
 	}
