@@ -17,8 +17,6 @@ import (
 
 // foreignMessages are messages of other programs that the documents quote, with the program.
 var foreignMessages = map[string]string{
-	`pods "web" not found`:                                       "API server",
-	`container veth name ("eth0") peer provided`:                 "bridge",
 	`failed to find plugin "capture-cni"`:                        "libcni",
 	`failed to find plugin "istio-cni"`:                          "libcni",
 	`node requested token not bound to a pod`:                    "API server",

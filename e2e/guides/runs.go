@@ -23,9 +23,9 @@ const (
 // Runs are the sections that tests run, in the order in which they do.
 var Runs = []Run{
 	{tour, "guides/install.md", "1. Check the cluster", []string{"helm -n capture-cni install capture-cni deploy/chart"}},
-	{tour, "guides/install.md", "3. Install the agents", []string{" desired", " ready"}},
-	{tour, "guides/install.md", "6. Restart the workloads", []string{"successfully rolled out"}},
-	{tour, "guides/install.md", "7. See that it works", []string{" ready", "captured"}},
+	{tour, "guides/install.md", "4. Install the agents", []string{" desired", " ready"}},
+	{tour, "guides/install.md", "7. Restart the workloads", []string{"successfully rolled out"}},
+	{tour, "guides/install.md", "8. See that it works", []string{" ready", "captured"}},
 	{tour, "guides/migrate-istio-init.md", "3. Restart the workloads, namespace by namespace", []string{"No pods found"}},
 	{tour, "guides/debug.md", "1. Is it one pod, or a node?", []string{" ready"}},
 	{tour, "guides/debug.md", "2. Ask about the pod", []string{"captured", "last ADD"}},

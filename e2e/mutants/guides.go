@@ -27,16 +27,16 @@ var guideMutants = []mutant{
 	},
 	{
 		name: "guide-for-flux-has-a-value-that-the-chart-refuses",
-		file: "deploy/guides/gitops.md",
-		from: "     values:\n       platform: plain",
-		to:   "     values:\n       plattform: plain",
+		file: "deploy/guides/install.md",
+		from: "  values:\n    platform: plain",
+		to:   "  values:\n    plattform: plain",
 		by:   by(unit, "deploy", "TestManifests"),
 	},
 	{
 		name: "guide-has-a-command-that-no-test-runs",
-		file: "deploy/guides/gitops.md",
-		from: "flux -n capture-cni get helmreleases",
-		to:   "kubectl -n capture-cni get helmreleases",
+		file: "deploy/guides/install.md",
+		from: "kubectl apply -f deploy/capture-cni.yaml",
+		to:   "kubectl create -f deploy/capture-cni.yaml",
 		by:   by(unit, "e2e/guides", "TestEveryCommandIsRun"),
 	},
 }
