@@ -22,7 +22,6 @@ var foreignMessages = map[string]string{
 	`node requested token not bound to a pod`:                    "API server",
 	`unable to validate against any security context constraint`: "OpenShift",
 	`cannot find a network-attachment-definition (istio-cni)`:    "Multus",
-	`error adding container to network "vendor-cni-chain"`:       "Multus",
 	`no ServiceAccount with the name "capture-cni" found`:        "Helm",
 }
 
