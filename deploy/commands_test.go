@@ -18,8 +18,8 @@ import (
 
 // tools are programs that the guides use and that are not this project's.
 var tools = []string{
-	"ausearch", "cat", "cluster-autoscaler", "cosign", "curl", "echo", "export", "go", "grep", "istioctl", "kubelet",
-	"mkdir", "nsenter", "oc", "rm", "sha256sum", "sleep", "tar",
+	"cat", "cluster-autoscaler", "cosign", "curl", "echo", "export", "go", "grep", "istioctl", "kubelet",
+	"mkdir", "nsenter", "rm", "sha256sum", "sleep", "tar",
 }
 
 // TestCommands checks each command of the guides without running it: flags by the help of

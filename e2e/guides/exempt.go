@@ -54,8 +54,6 @@ var exempt = []exemption{
 	{"guides/openshift.md", "kubectl -n default annotate net-attach-def ", openShift},
 	{"guides/openshift.md", "kubectl -n default delete net-attach-def ", openShift},
 	{"guides/openshift.md", "kubectl -n default get net-attach-def ", openShift},
-	{"guides/openshift.md", "oc ", openShift},
-	{"guides/openshift.md", "ausearch ", openShift},
 
 	{"guides/taint.md", "kubelet --register-with-taints=", taints},
 	{"guides/taint.md", "cluster-autoscaler --startup-taint=", "no cluster autoscaler"},
