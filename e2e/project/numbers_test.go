@@ -108,3 +108,31 @@ func TestPlots(t *testing.T) {
 
 // drawnBar is a bar with its name, its value, its label, its class and the value that it shows.
 var drawnBar = regexp.MustCompile(`<g .*><title>(.*): ([0-9.]+)</title>\n<text .*>(.*)</text>\n<rect .*class="(\w+)"/>\n<text .*>(.*)</text>\n</g>`)
+
+// TestReadmeFigures expects the figures of README.md to be those of the results.
+func TestReadmeFigures(t *testing.T) {
+	readme := read(t, "README.md")
+	one := []string{"capture-cni, nftables", "istio-cni, nftables", "istio-init's program, nftables"}
+	crowd := []string{"100 x ptp, capture-cni", "100 x ptp, istio-cni with nftables"}
+	for _, tt := range []struct {
+		row, first, column, unit string
+		measured                 []string
+	}{
+		{"median time of a capture", "INSTEAD OF", "p50 ms", " ms", one},
+		{"CPU time of a capture", "INSTEAD OF", "CPU ms", " ms", one},
+		{"programs started", "INSTEAD OF", "PROGRAMS", "", one},
+		{"API requests for a meshed pod", "INSTEAD OF", "REQUESTS", "", one},
+		{"network setup of 100 pods, relative to no capture", "AT ONCE", "x FIRST", "", crowd},
+	} {
+		want := "\n|" + tt.row
+		table := resultTable(t, readResults(t), "", tt.first, tt.column)
+		for _, name := range tt.measured {
+			_, figure, _ := strings.Cut(table, "\n|"+name+"|")
+			figure, _, _ = strings.Cut(figure, "|")
+			want += "|" + figure + tt.unit
+		}
+		if !strings.Contains(readme, want) {
+			t.Errorf("README.md has no row%s", want)
+		}
+	}
+}
