@@ -16,33 +16,62 @@ var placedTest = regexp.MustCompile("`([a-z0-9/_-]+)\\.(Test[A-Za-z0-9]+)`")
 
 var anyTest = regexp.MustCompile(`\bTest[A-Z]`)
 
-// TestTestedBy expects each row of the tables of proofs and of ways around capture to name a
-// test that exists where the row says, or to say that there is none.
+// TestTestedBy expects each row of the tables of proofs to name a test that exists where the
+// row says, or to say that there is none.
 func TestTestedBy(t *testing.T) {
-	for document, atLeast := range map[string]int{"e2e/PROOFS.md": 75, "deploy/reference/guarantees.md": 14} {
-		rows := 0
-		for line := range strings.Lines(read(t, document)) {
-			cells := strings.Split(strings.Trim(line, "| \n"), "|")
-			tested := strings.TrimSpace(cells[len(cells)-1])
-			if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || tested == "shown by" {
-				continue
-			}
-			rows++
-			tests := placedTest.FindAllStringSubmatch(tested, -1)
-			if len(tests) == 0 && !strings.Contains(tested, "no test") {
-				t.Errorf("%s: no test in %q", cells[0], tested)
-			}
-			if named := len(anyTest.FindAllString(tested, -1)); named != len(tests) {
-				t.Errorf("%s: %d tests are named and %d of them with their directory: %s", cells[0], named, len(tests), tested)
-			}
-			for _, test := range tests {
-				if err := expectTest(test[1], test[2]); err != nil {
-					t.Errorf("%s: %v", cells[0], err)
-				}
+	rows := 0
+	for line := range strings.Lines(read(t, "e2e/PROOFS.md")) {
+		cells := strings.Split(strings.Trim(line, "| \n"), "|")
+		tested := strings.TrimSpace(cells[len(cells)-1])
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || tested == "shown by" {
+			continue
+		}
+		rows++
+		tests := placedTest.FindAllStringSubmatch(tested, -1)
+		if len(tests) == 0 && !strings.Contains(tested, "no test") {
+			t.Errorf("%s: no test in %q", cells[0], tested)
+		}
+		if named := len(anyTest.FindAllString(tested, -1)); named != len(tests) {
+			t.Errorf("%s: %d tests are named and %d of them with their directory: %s", cells[0], named, len(tests), tested)
+		}
+		for _, test := range tests {
+			if err := expectTest(test[1], test[2]); err != nil {
+				t.Errorf("%s: %v", cells[0], err)
 			}
 		}
-		if rows < atLeast {
-			t.Errorf("%s has %d rows, want %d", document, rows, atLeast)
+	}
+	if rows < 100 {
+		t.Errorf("e2e/PROOFS.md has %d rows, want 100", rows)
+	}
+}
+
+// TestGuaranteesAreProved expects a row of the proofs for each threat and each way around
+// capture that the guarantees number, and none for others.
+func TestGuaranteesAreProved(t *testing.T) {
+	proofs := read(t, "e2e/PROOFS.md")
+	for _, list := range []struct {
+		section, name string
+		atLeast       int
+	}{
+		{"Threat model", "threat", 9},
+		{"Ways around capture", "way", 15},
+	} {
+		_, section, _ := strings.Cut(read(t, "deploy/reference/guarantees.md"), "\n## "+list.section+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		items := regexp.MustCompile(`(?m)^([0-9]+)\. `).FindAllStringSubmatch(section, -1)
+		if len(items) < list.atLeast {
+			t.Errorf("section %q has %d items, want %d", list.section, len(items), list.atLeast)
+		}
+		for i, item := range items {
+			if item[1] != fmt.Sprint(i+1) {
+				t.Errorf("section %q: item %s is the %d. one", list.section, item[1], i+1)
+			}
+			if !strings.Contains(proofs, "\n|"+list.name+" "+item[1]+"|") {
+				t.Errorf("e2e/PROOFS.md has no row for %s %s", list.name, item[1])
+			}
+		}
+		if rows := strings.Count(proofs, "\n|"+list.name+" "); rows != len(items) {
+			t.Errorf("e2e/PROOFS.md has %d rows for %d items of section %q", rows, len(items), list.section)
 		}
 	}
 }

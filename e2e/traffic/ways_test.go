@@ -19,7 +19,7 @@ import (
 
 // way is one around capture. try reports whether it is open.
 type way struct {
-	name  string   // of its row in deploy/reference/guarantees.md
+	name  string   // of its item in deploy/reference/guarantees.md
 	modes []string // in which it could be open
 	try   func(t *testing.T, w world) bool
 }
