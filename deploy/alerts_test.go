@@ -211,6 +211,8 @@ func TestEveryFaultAlerts(t *testing.T) {
 	}
 }
 
+var sentence = regexp.MustCompile(`(?s)^[^*].*\.$`)
+
 // TestRunbook expects a section of the runbook for each alert and none for others: what
 // it means, where to look, and what to do.
 func TestRunbook(t *testing.T) {
@@ -233,8 +235,12 @@ func TestRunbook(t *testing.T) {
 	for _, rule := range rules.Groups[0].Rules {
 		section := sections[rule.Alert]
 		delete(sections, rule.Alert)
-		for _, part := range []string{"**Meaning.**", "**Look at**", "**Do**"} {
-			if !strings.Contains(section, part) {
+		meaning, steps, _ := strings.Cut(strings.TrimSpace(section), "\n\n")
+		if !sentence.MatchString(meaning) {
+			t.Errorf("runbook.md: the section %s does not begin with what the alert means: %q", rule.Alert, meaning)
+		}
+		for _, part := range []string{"**Look at** ", "\n**Do** "} {
+			if !strings.Contains(steps, part) {
 				t.Errorf("runbook.md: the section %s lacks %s", rule.Alert, part)
 			}
 		}

@@ -73,14 +73,22 @@ func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Expla
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
-	list, _, _ := c.run(t, "list")
+	status, _, _ := c.run(t, "status")
+	const stamp = "v5 ipv4,ipv6=refused 3132e9c395a23db906940ab1be976091"
+	captured := sampleExplanation(t, c, "web", report.Explanation{
+		Examined: true, NetNS: "/var/run/netns/cni-5d0e", State: report.Captured, Kernel: &report.Kernel{Backend: "nftables", Stamp: stamp},
+		Annotations: []report.PodAnnotation{{Key: "traffic.sidecar.istio.io/includeOutboundIPRanges", Created: &report.Value{Text: "*"}, Now: &report.Value{Text: "*"}}},
+		Add: &record.Record{Time: sampleTime.Add(2 * time.Second), Verdict: record.Captured, Backend: "nftables", Stages: map[record.Stage]float64{
+			record.Deciding: 0.0004, record.LookingUp: 0.0009, record.Committing: 0.0052,
+		}},
+	})
 	failing := sampleExplanation(t, c, "pay", report.Explanation{Add: &record.Record{
 		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: record.Annotations, Code: 100,
 		Message: `annotation traffic.sidecar.istio.io/excludeOutboundPorts: "http": "http": expected a decimal port number from 0 to 65535`,
 	}})
 	for document, samples := range map[string][]string{
-		"../guides/kubectl.md": {strings.TrimPrefix(list, "\n")},
-		"../guides/debug.md":   {failing},
+		"../../README.md":    {status, captured},
+		"../guides/debug.md": {failing},
 	} {
 		for _, sample := range samples {
 			text, err := os.ReadFile(document)
