@@ -151,7 +151,9 @@ func (t *trial) batches(n int, killer string) (batches []batch) {
 		}
 		return 3
 	}
-	slices.SortStableFunc(tests, func(a, b testRun) int { return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.cost(), b.cost())) })
+	slices.SortStableFunc(tests, func(a, b testRun) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.cost(), b.cost()))
+	})
 	limit := time.Duration(0)
 	for i, test := range tests {
 		if i == 0 || test.cost() > limit || tests[i-1].name == killer {

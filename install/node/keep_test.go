@@ -115,7 +115,7 @@ func TestRepair(t *testing.T) {
 		k.checkToken(t.Context())
 		k.expect("at first", good, map[string]float64{
 			"token_rejected_total": 0,
-			"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
+			"node_good owner":      1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
 		})
 		k.rewrite()
 		k.expect("removed", "entry: 10-ptp.conflist, which the runtime loads, lacks an up-to-date capture-cni entry", map[string]float64{"node_good entry": 0})
