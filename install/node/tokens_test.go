@@ -188,7 +188,7 @@ func TestPresentRenews(t *testing.T) {
 // TestPresentPolls polls directories if one of them can't be watched.
 func TestPresentPolls(t *testing.T) {
 	t.Parallel()
-	k := keep(t, nil, func(s *settings.Node) { s.BinDirs = []string{list + "/bin"} })
+	k := keep(t, nil, func(s *Settings) { s.BinDirs = []string{list + "/bin"} })
 	eventually, end := k.present()
 	defer end()
 	eventually("watch_polling", 1)
