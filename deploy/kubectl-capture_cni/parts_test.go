@@ -213,7 +213,8 @@ func TestSummary(t *testing.T) {
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for cause, want := range map[string]string{
-		strings.Repeat("x", 19): strings.Repeat("x", 19) + "!", strings.Repeat("x", 20): "(the cause above)!", "its ADD fails: " + strings.Repeat("x", 20): "(the cause above)!",
+		strings.Repeat("x", 19): strings.Repeat("x", 19) + "!", strings.Repeat("x", 20): "(the cause above)!",
+		"its ADD fails: " + strings.Repeat("x", 20): "(the cause above)!",
 	} {
 		_, said, found := strings.Cut(cause, ": ")
 		if !found {
@@ -231,7 +232,8 @@ func TestCauses(t *testing.T) {
 	}
 	var out bytes.Buffer
 	writeEvidence(&out, fleet.Evidence{}, "")
-	if writePrecheck(&out, &precheck.Report{Guide: "deploy/guides/a.md"}); !strings.Contains(out.String(), "Follow deploy/guides/a.md.") || strings.Contains(out.String(), "Evidence") {
-		t.Errorf("%s", &out)
+	writePrecheck(&out, &precheck.Report{Guide: "deploy/guides/a.md"})
+	if got := out.String(); !strings.Contains(got, "Follow deploy/guides/a.md.") || strings.Contains(got, "Evidence") {
+		t.Error(got)
 	}
 }
