@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
@@ -235,5 +237,32 @@ func TestCauses(t *testing.T) {
 	writePrecheck(&out, &precheck.Report{Guide: "deploy/guides/a.md"})
 	if got := out.String(); !strings.Contains(got, "Follow deploy/guides/a.md.") || strings.Contains(got, "Evidence") {
 		t.Error(got)
+	}
+}
+
+// TestAccess names what is wrong with the access to the cluster, and with the namespace of the agents.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--kubeconfig=/missing": "kubectl capture-cni: reading the access to the cluster: stat /missing: no such file",
+		"--agent-namespace=":    "kubectl capture-cni: --agent-namespace is empty: expected the namespace of the agents",
+	} {
+		var out, failed bytes.Buffer
+		if status := execute(t.Context(), []string{"version", flag}, &screen{out: &out}, &screen{out: &failed}); status != 2 || !strings.HasPrefix(failed.String(), want) {
+			t.Errorf("%s: status %d, %s, want %s", flag, status, &failed, want)
+		}
+	}
+}
+
+// TestListOfAll lists the pods of all namespaces, whatever the context's is.
+func TestListOfAll(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.addNode("node-1", time.Minute, state(nil))
+	c.addPod("node-1", "web", func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/inject"] = "false" })
+	for args, listed := range map[string]bool{"list": true, "list -n shop": true, "list -n other": false, "list -n other -A": true} {
+		if out, _, _ := c.run(t, strings.Fields(args)...); strings.Contains(out, "web") != listed {
+			t.Errorf("%s: %s", args, out)
+		}
 	}
 }
