@@ -248,7 +248,8 @@ func TestAccess(t *testing.T) {
 		"--agent-namespace=":    "kubectl capture-cni: --agent-namespace is empty: expected the namespace of the agents",
 	} {
 		var out, failed bytes.Buffer
-		if status := execute(t.Context(), []string{"version", flag}, &screen{out: &out}, &screen{out: &failed}); status != 2 || !strings.HasPrefix(failed.String(), want) {
+		status := execute(t.Context(), []string{"version", flag}, &screen{out: &out}, &screen{out: &failed})
+		if status != 2 || !strings.HasPrefix(failed.String(), want) {
 			t.Errorf("%s: status %d, %s, want %s", flag, status, &failed, want)
 		}
 	}
