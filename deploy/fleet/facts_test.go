@@ -186,3 +186,54 @@ func TestVersions(t *testing.T) {
 		}
 	}
 }
+
+// TestFleetOfTwo has a node without a guard, on which a pod has an init container of istiod, and one that a DaemonSet
+// selects and that has no agent.
+func TestFleetOfTwo(t *testing.T) {
+	t.Parallel()
+	s := &apiServer{nodes: []corev1.Node{newNode("n1", corev1.ConditionTrue, nil), newNode("n2", corev1.ConditionTrue, nil)}}
+	s.nodes[0].Status.NodeInfo.KernelVersion = "6.12"
+	s.leases = append(s.leases, newLease("n1", 0, good(nil)))
+	s.pods = append(s.pods, newAgent("n1", corev1.ConditionTrue, InstallerContainer), newPod("n1", "web", func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}}
+	}))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	lab.Check(t, err)
+	want := Pod{
+		Namespace: "shop", Name: "web", Mesh: config.Istio, Node: "n1", State: terms.NotReported, IstioInit: true,
+		Next: "kubectl capture-cni explain shop/web",
+	}
+	if !slices.Equal(f.Pods, []Pod{want}) {
+		t.Errorf("%+v", f.Pods)
+	}
+	if len(f.Nodes) != 2 || f.Nodes[0].State != Ready || !strings.HasPrefix(f.Nodes[0].Kind, "6.12, ") || f.Nodes[1].State != NoAgent {
+		t.Errorf("%+v", f.Nodes)
+	}
+}
+
+// TestConclude goes by the pod alone where no agent answers.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	exempt := func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/inject"] = "false" }
+	notPlaced := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	faulty := &NodeEvidence{State: Faulty, Reasons: []string{"down"}}
+	for name, tt := range map[string]struct {
+		change   func(*corev1.Pod)
+		evidence Evidence
+		state    terms.State
+		cause    string
+	}{
+		"not placed":             {notPlaced, Evidence{}, terms.NotScheduled, "the scheduler has not chosen a node"},
+		"not placed, not meshed": {func(pod *corev1.Pod) { notPlaced(pod); pod.Annotations = nil }, Evidence{}, terms.NotScheduled, "the scheduler"},
+		"not placed, exempt":     {func(pod *corev1.Pod) { notPlaced(pod); exempt(pod) }, Evidence{}, terms.Exempt, "sidecar.istio.io/inject is false"},
+		"exempt":                 {exempt, Evidence{}, terms.Exempt, "sidecar.istio.io/inject is false"},
+		"no answer":              {nil, Evidence{Node: faulty}, terms.Unknown, "the agent of its node did not answer: down"},
+		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, terms.Unknown, "no guard examines the pods"},
+	} {
+		pod := newPod("n1", "web", tt.change)
+		e := Explanation{Pod: "shop/web", State: terms.Unknown, Evidence: tt.evidence}
+		if e.conclude(&pod, config.Meshes(), podEvents{}, false); e.State != tt.state || !strings.HasPrefix(e.Cause, tt.cause) || e.Next == "" {
+			t.Errorf("%s: %s, %s, %s", name, e.State, e.Cause, e.Next)
+		}
+	}
+}

@@ -163,15 +163,15 @@ func TestDaemonSetFacts(t *testing.T) {
 	set := func(name, container, netconf string) *appsv1.DaemonSet {
 		s := &appsv1.DaemonSet{}
 		s.Name = name
-		env := []corev1.EnvVar{{Name: "A", Value: `{"meshes":["linkerd"]}`}, {Name: NetConfVariable, Value: netconf}}
+		env := []corev1.EnvVar{{Name: "A", Value: `{"meshes":["capture-cni"]}`}, {Name: NetConfVariable, Value: netconf}}
 		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: container, Env: env}}
 		return s
 	}
 	r := release{"mesh", map[types.UID]*appsv1.DaemonSet{
-		"1": set("b", InstallerContainer, `{"meshes":["istio"]}`), "2": set("a", InstallerContainer, `{"meshes":["capture-cni","istio"]}`),
-		"3": set("c", "other", `{"meshes":["linkerd"]}`),
+		"1": set("b", InstallerContainer, `{"meshes":["linkerd"]}`), "2": set("a", InstallerContainer, `{"meshes":["linkerd","istio"]}`),
+		"3": set("c", "other", `{"meshes":["capture-cni"]}`),
 	}}
-	if got := r.meshes(); !slices.Equal(got, []config.MeshName{config.OwnKeys, config.Istio}) {
+	if got := r.meshes(); !slices.Equal(got, []config.MeshName{config.Istio, config.Linkerd}) {
 		t.Errorf("the meshes are %v", got)
 	}
 	if got := (release{}).meshes(); !slices.Equal(got, config.DefaultSettings().Meshes) {

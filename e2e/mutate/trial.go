@@ -109,7 +109,7 @@ func (t *trial) try(ctx context.Context, n int) {
 	t.mu.Unlock()
 	batches := t.batches(n, killer)
 	for _, batch := range batches {
-		noticed, _, err := t.program.run(ctx, batch.timeout, "MUTANT="+strconv.Itoa(n), batch.tests...)
+		noticed, err := t.attempt(ctx, n, batch)
 		if err != nil {
 			t.note(&t.killed, m)
 			t.mu.Lock()
@@ -128,6 +128,22 @@ func (t *trial) try(ctx context.Context, n int) {
 		return
 	}
 	t.note(&t.lived, m)
+}
+
+// attempt runs a batch. If that takes too long, it finds out whether the machine is busy, and
+// then takes more time.
+func (t *trial) attempt(ctx context.Context, n int, b batch) (noticed string, err error) {
+	mutant := "MUTANT=" + strconv.Itoa(n)
+	noticed, _, err = t.program.run(ctx, b.timeout, mutant, b.tests...)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return noticed, err
+	}
+	began := time.Now()
+	_, _, without := t.program.run(ctx, 5*time.Minute, "MUTANT=0", b.tests...)
+	if took := time.Since(began); without == nil && 2*took > b.timeout {
+		noticed, _, err = t.program.run(ctx, 4*took, mutant, b.tests...)
+	}
+	return noticed, err
 }
 
 // batch has tests that one program runs, in the order of its sources.
