@@ -15,9 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/explain"
-	"github.com/capture-cni/capture-cni/install/nodestate"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -119,12 +117,12 @@ func TestFaultOf(t *testing.T) {
 // TestNamedByLeases knows the pods that Leases name, where pods may not be listed.
 func TestNamedByLeases(t *testing.T) {
 	t.Parallel()
-	named := nodestate.Pods{Named: []nodestate.Pod{{Namespace: "shop", Name: "web", State: terms.Exempt, Cause: capture.NoProxy}}}
+	named := report.Pods{Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.Exempt, Cause: capture.NoProxy}}}
 	s := &apiServer{forbids: "pods", sets: []appsv1.DaemonSet{daemonSet}}
 	s.leases = append(s.leases, newLease("n1", 0, good(&named)))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	lab.Check(t, err)
-	want := Pod{Namespace: "shop", Name: "web", Node: "n1", State: terms.Exempt, Cause: capture.NoProxy, Next: terms.AdviceFor(capture.NoProxy)}
+	want := Pod{Namespace: "shop", Name: "web", Node: "n1", State: report.Exempt, Cause: capture.NoProxy, Next: report.AdviceFor(capture.NoProxy)}
 	if !slices.Equal(f.Pods, []Pod{want}) || !slices.Equal(f.Notes, []string{"only the pods that Leases name are known"}) {
 		t.Errorf("%+v, notes %q", f.Pods, f.Notes)
 	}
@@ -153,8 +151,8 @@ func TestRemovedNodes(t *testing.T) {
 		{Name: "gone", State: Removed, Meshed: 1},
 		{Name: "idle", State: Removed},
 		{Name: "ready", State: Ready, Meshed: 2},
-		{Name: "guarded", State: Ready, Meshed: 1, pods: &nodestate.Pods{}},
-		{Name: "mended", State: Ready, pods: &nodestate.Pods{Repaired: 1, Omitted: 1}},
+		{Name: "guarded", State: Ready, Meshed: 1, pods: &report.Pods{}},
+		{Name: "mended", State: Ready, pods: &report.Pods{Repaired: 1, Omitted: 1}},
 	}}
 	want := []string{
 		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured",
@@ -178,7 +176,7 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	x := Explainer{Version: "v2"}
 	for agent, added := range map[string]bool{"v2": false, "": false, "v1": true} {
-		if got := x.withVersions(explain.ErrAnswer, agent); strings.Contains(got.Error(), ". The agent is v1 and this plugin v2: ") != added || !added && got != explain.ErrAnswer {
+		if got := x.withVersions(report.ErrAnswer, agent); strings.Contains(got.Error(), ". The agent is v1 and this plugin v2: ") != added || !added && got != report.ErrAnswer {
 			t.Errorf("%s: %v", agent, got)
 		}
 		if got := x.withVersions(errNotHere, agent); got != errNotHere {
@@ -200,7 +198,7 @@ func TestFleetOfTwo(t *testing.T) {
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	lab.Check(t, err)
 	want := Pod{
-		Namespace: "shop", Name: "web", Mesh: config.Istio, Node: "n1", State: terms.NotReported, IstioInit: true,
+		Namespace: "shop", Name: "web", Mesh: config.Istio, Node: "n1", State: report.NotReported, IstioInit: true,
 		Next: "kubectl capture-cni explain shop/web",
 	}
 	if !slices.Equal(f.Pods, []Pod{want}) {
@@ -220,18 +218,18 @@ func TestConclude(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change   func(*corev1.Pod)
 		evidence Evidence
-		state    terms.State
+		state    report.PodState
 		cause    string
 	}{
-		"not placed":             {notPlaced, Evidence{}, terms.NotScheduled, "the scheduler has not chosen a node"},
-		"not placed, not meshed": {func(pod *corev1.Pod) { notPlaced(pod); pod.Annotations = nil }, Evidence{}, terms.NotScheduled, "the scheduler"},
-		"not placed, exempt":     {func(pod *corev1.Pod) { notPlaced(pod); exempt(pod) }, Evidence{}, terms.Exempt, "sidecar.istio.io/inject is false"},
-		"exempt":                 {exempt, Evidence{}, terms.Exempt, "sidecar.istio.io/inject is false"},
-		"no answer":              {nil, Evidence{Node: faulty}, terms.Unknown, "the agent of its node did not answer: down"},
-		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, terms.Unknown, "no guard examines the pods"},
+		"not placed":             {notPlaced, Evidence{}, report.NotScheduled, "the scheduler has not chosen a node"},
+		"not placed, not meshed": {func(pod *corev1.Pod) { notPlaced(pod); pod.Annotations = nil }, Evidence{}, report.NotScheduled, "the scheduler"},
+		"not placed, exempt":     {func(pod *corev1.Pod) { notPlaced(pod); exempt(pod) }, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
+		"exempt":                 {exempt, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
+		"no answer":              {nil, Evidence{Node: faulty}, report.Unknown, "the agent of its node did not answer: down"},
+		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, report.Unknown, "no guard examines the pods"},
 	} {
 		pod := newPod("n1", "web", tt.change)
-		e := Explanation{Pod: "shop/web", State: terms.Unknown, Evidence: tt.evidence}
+		e := Explanation{Pod: "shop/web", State: report.Unknown, Evidence: tt.evidence}
 		if e.conclude(&pod, config.Meshes(), podEvents{}, false); e.State != tt.state || !strings.HasPrefix(e.Cause, tt.cause) || e.Next == "" {
 			t.Errorf("%s: %s, %s, %s", name, e.State, e.Cause, e.Next)
 		}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -58,11 +58,11 @@ func TestRoles(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	const explain = "kubectl capture-cni explain shop/web"
-	for state, want := range map[terms.State]string{
-		terms.Uncaptured: explain + "; with guard.policy=report, restart the pod", terms.Drifted: explain + "; with guard.policy=report, restart the pod",
-		terms.NotStarted: explain, terms.Exempt: terms.AdviceFor(capture.NoProxy),
-		terms.InjectedLater: terms.InjectedLater.Advice(), terms.Outdated: terms.Outdated.Advice(),
-		terms.Changed: terms.Changed.Advice(), terms.Foreign: terms.Foreign.Advice(),
+	for state, want := range map[report.PodState]string{
+		report.Uncaptured: explain + "; with guard.policy=report, restart the pod", report.Drifted: explain + "; with guard.policy=report, restart the pod",
+		report.NotStarted: explain, report.Exempt: report.AdviceFor(capture.NoProxy),
+		report.InjectedLater: report.InjectedLater.Advice(), report.Outdated: report.Outdated.Advice(),
+		report.Changed: report.Changed.Advice(), report.Foreign: report.Foreign.Advice(),
 	} {
 		if got := advisePod(Pod{Namespace: "shop", Name: "web", State: state, Cause: capture.NoProxy}); got != want || got == "" {
 			t.Errorf("%s: %s, want %s", state, got, want)
@@ -117,11 +117,11 @@ func TestFleetIsGood(t *testing.T) {
 		f    Fleet
 		want bool
 	}{
-		"good":           {Fleet{Nodes: ready, States: map[terms.State]int{terms.Captured: 2, terms.Exempt: 1, terms.Uncaptured: 0}}, true},
+		"good":           {Fleet{Nodes: ready, States: map[report.PodState]int{report.Captured: 2, report.Exempt: 1, report.Uncaptured: 0}}, true},
 		"no node":        {Fleet{}, false},
 		"a node":         {Fleet{Nodes: []Node{{State: Ready}, {State: Stale}}}, false},
-		"a pod":          {Fleet{Nodes: ready, States: map[terms.State]int{terms.Uncaptured: 1}}, false},
-		"injected later": {Fleet{Nodes: ready, States: map[terms.State]int{terms.InjectedLater: 1}}, true},
+		"a pod":          {Fleet{Nodes: ready, States: map[report.PodState]int{report.Uncaptured: 1}}, false},
+		"injected later": {Fleet{Nodes: ready, States: map[report.PodState]int{report.InjectedLater: 1}}, true},
 		"a DaemonSet":    {Fleet{Nodes: ready, DaemonSets: []DaemonSet{{Observed: true, Desired: 1}}}, false},
 		"DaemonSets":     {Fleet{Nodes: ready, DaemonSets: []DaemonSet{{Observed: true, Desired: 1, Updated: 1, Ready: 1}}}, true},
 	} {
@@ -135,15 +135,15 @@ func TestFleetIsGood(t *testing.T) {
 		}
 	}
 	for want, e := range map[int]Explanation{
-		0: {State: terms.Captured, Evidence: Evidence{Missing: make([]Missing, 2)}},
-		1: {State: terms.Unknown, Evidence: Evidence{Missing: make([]Missing, 1)}},
-		2: {State: terms.Unknown, Evidence: Evidence{Missing: make([]Missing, 2), Node: &NodeEvidence{State: Ready}}},
+		0: {State: report.Captured, Evidence: Evidence{Missing: make([]Missing, 2)}},
+		1: {State: report.Unknown, Evidence: Evidence{Missing: make([]Missing, 1)}},
+		2: {State: report.Unknown, Evidence: Evidence{Missing: make([]Missing, 2), Node: &NodeEvidence{State: Ready}}},
 	} {
 		if got := e.Unanswered(); got != want {
 			t.Errorf("%d sources did not answer, want %d", got, want)
 		}
 	}
-	if got := (Explanation{State: terms.Unknown, Evidence: Evidence{Missing: make([]Missing, 2), Node: &NodeEvidence{State: Stale}}}).Unanswered(); got != 0 {
+	if got := (Explanation{State: report.Unknown, Evidence: Evidence{Missing: make([]Missing, 2), Node: &NodeEvidence{State: Stale}}}).Unanswered(); got != 0 {
 		t.Errorf("%d sources did not answer on a node that needs attention", got)
 	}
 }
@@ -239,7 +239,7 @@ func TestReadFailures(t *testing.T) {
 	t.Cleanup(server.Close)
 	client, err := NewClient(&rest.Config{Host: server.URL})
 	lab.Check(t, err)
-	pods := []Pod{{Namespace: "shop", Name: "runs", State: terms.Uncaptured}, {Namespace: "shop", Name: "web", State: terms.NotStarted}}
+	pods := []Pod{{Namespace: "shop", Name: "runs", State: report.Uncaptured}, {Namespace: "shop", Name: "web", State: report.NotStarted}}
 	f := Fleet{Pods: pods}
 	f.ReadFailures(t.Context(), client)
 	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {

@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/terms"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -81,14 +81,14 @@ func TestKinds(t *testing.T) {
 func TestColours(t *testing.T) {
 	t.Parallel()
 	for colour, words := range map[string][]string{
-		"\x1b[32m": {string(fleet.Ready), string(fleet.Removed), string(terms.Captured), "ok", "passed"},
+		"\x1b[32m": {string(fleet.Ready), string(fleet.Removed), string(report.Captured), "ok", "passed"},
 		"\x1b[33m": {
-			string(fleet.Waiting), string(fleet.Unreported), string(terms.Unknown), string(terms.Outdated), string(terms.Changed),
-			string(terms.Foreign), string(terms.InjectedLater), string(terms.Exempt), "note", "skipped",
+			string(fleet.Waiting), string(fleet.Unreported), string(report.Unknown), string(report.Outdated), string(report.Changed),
+			string(report.Foreign), string(report.InjectedLater), string(report.Exempt), "note", "skipped",
 		},
 		"\x1b[31m": {
 			string(fleet.Faulty), string(fleet.Stale), string(fleet.NoAgent), "problem", "failed",
-			string(terms.Uncaptured), string(terms.Drifted), string(terms.NotStarted),
+			string(report.Uncaptured), string(report.Drifted), string(report.NotStarted),
 		},
 		"": {"", "node-1", "capture"},
 	} {
@@ -201,7 +201,7 @@ func TestSummary(t *testing.T) {
 	if never, ago := age(time.Time{}), age(time.Now().Add(-time.Minute)); never != "never" || ago != "1m0s ago" {
 		t.Errorf("%s and %s", never, ago)
 	}
-	f := &fleet.Fleet{States: map[terms.State]int{terms.Captured: 1}}
+	f := &fleet.Fleet{States: map[report.PodState]int{report.Captured: 1}}
 	var without, with bytes.Buffer
 	(&options{}).writeStatus(&without, f)
 	f.Exempt = map[capture.ExemptionCause]int{capture.NoProxy: 2}

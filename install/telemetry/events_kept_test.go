@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -80,7 +79,7 @@ func TestNote(t *testing.T) {
 		all[0].InvolvedObject.APIVersion != "v1" || all[0].ReportingController != "capture-cni" || all[0].ReportingInstance != "node-1" {
 		t.Errorf("posted %+v", all)
 	}
-	if reason := eventReason(record.Record{Verdict: record.Captured, Reason: received.Uncaptured}); reason != "" {
+	if reason := eventReason(record.Record{Verdict: record.Captured, Reason: Uncaptured}); reason != "" {
 		t.Errorf("an ADD has the Event %s", reason)
 	}
 }

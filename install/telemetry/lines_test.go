@@ -13,8 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/install/history"
-	"github.com/capture-cni/capture-cni/install/received"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -48,8 +46,8 @@ func TestLines(t *testing.T) {
 			`level=WARN msg="not captured"` + of + ` warnings=[a]`,
 		},
 		"exempt":   {record.Record{Verdict: record.Passed, Reason: exempt}, `level=INFO msg="in the mesh, and exempt from capture"` + of},
-		"repaired": {record.Record{Verdict: received.Repaired, Reason: received.Drifted}, `level=INFO msg="captured by the guard"` + of + ` found=drifted`},
-		"found":    {record.Record{Verdict: received.Found, Reason: exempt, Warnings: []string{"a"}}, ""},
+		"repaired": {record.Record{Verdict: Repaired, Reason: Drifted}, `level=INFO msg="captured by the guard"` + of + ` found=drifted`},
+		"found":    {record.Record{Verdict: Found, Reason: exempt, Warnings: []string{"a"}}, ""},
 	} {
 		l, log := listener("", nil)
 		tt.r.Pod, tt.r.Sandbox = pod, "c"
@@ -89,7 +87,7 @@ func TestReceived(t *testing.T) {
 	document, err := json.Marshal(warned)
 	lab.Check(t, err)
 	l.receive(document, false)
-	if _, err := history.Last(history.Directory(l.settings.Socket), warned.Pod.UID); err != nil || len(e.queue) != 2 {
+	if _, err := LastRecord(HistoryDirectory(l.settings.Socket), warned.Pod.UID); err != nil || len(e.queue) != 2 {
 		t.Errorf("a warning: %v, and %d Events", err, len(e.queue))
 	}
 	l.receive([]byte("{"), false)
