@@ -7,20 +7,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -145,50 +141,6 @@ func TestFleetIsGood(t *testing.T) {
 	}
 	if got := (Explanation{State: report.Unknown, Evidence: Evidence{Missing: make([]Missing, 2), Node: &NodeEvidence{State: Stale}}}).Unanswered(); got != 0 {
 		t.Errorf("%d sources did not answer on a node that needs attention", got)
-	}
-}
-
-// TestDaemonSetFacts reads DaemonSets: how far they are, their meshes, and which nodes they select.
-func TestDaemonSetFacts(t *testing.T) {
-	t.Parallel()
-	for want, d := range map[string]DaemonSet{
-		"the controller has not read the newest specification": {Desired: 1, Unavailable: 1},
-		"3 desired, 2 updated, 1 ready":                        {Observed: true, Desired: 3, Updated: 2, Ready: 1},
-		"3 desired, 2 updated, 1 ready, 2 unavailable":         {Observed: true, Desired: 3, Updated: 2, Ready: 1, Unavailable: 2},
-	} {
-		if got := d.String(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	set := func(name, container, netconf string) *appsv1.DaemonSet {
-		s := &appsv1.DaemonSet{}
-		s.Name = name
-		env := []corev1.EnvVar{{Name: "A", Value: `{"meshes":["capture-cni"]}`}, {Name: NetConfVariable, Value: netconf}}
-		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: container, Env: env}}
-		return s
-	}
-	r := release{"mesh", map[types.UID]*appsv1.DaemonSet{
-		"1": set("b", InstallerContainer, `{"meshes":["linkerd"]}`), "2": set("a", InstallerContainer, `{"meshes":["linkerd","istio"]}`),
-		"3": set("c", "other", `{"meshes":["capture-cni"]}`),
-	}}
-	if got := r.meshes(); !slices.Equal(got, []config.MeshName{config.Istio, config.Linkerd}) {
-		t.Errorf("the meshes are %v", got)
-	}
-	if got := (release{}).meshes(); !slices.Equal(got, config.DefaultSettings().Meshes) {
-		t.Errorf("the meshes of none are %v", got)
-	}
-	node := &corev1.Node{}
-	if got := r.selects(node); got != "a" {
-		t.Errorf("%q selects the node", got)
-	}
-	for _, key := range []string{
-		"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/memory-pressure",
-		"node.kubernetes.io/pid-pressure", "node.kubernetes.io/unschedulable", "node.kubernetes.io/network-unavailable", "other",
-	} {
-		node.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
-		if got := r.selects(node); (got == "a") != (key != "other") {
-			t.Errorf("with the taint %s, %q selects the node", key, got)
-		}
 	}
 }
 
