@@ -69,8 +69,8 @@ func TestUsableFamilies(t *testing.T) {
 	}
 }
 
-// TestEarlierPods has groups that a pod of an earlier version does not list.
-func TestEarlierPods(t *testing.T) {
+// TestPodsOfEarlierVersions has groups that a pod of an earlier version does not list.
+func TestPodsOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[int][]int64{1: {AnyGroup}, 2: nil} {
 		pod := Pod{}

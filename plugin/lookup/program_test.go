@@ -35,11 +35,11 @@ func withProgram(t *testing.T, script string) (Lookup, *lab.Log) {
 func TestProgramErrors(t *testing.T) {
 	t.Setenv(config.DirectoryVariable, "/allowed")
 	pod := record.PodRef{Namespace: "shop", Name: "web"}
-	l, log := withProgram(t, fmt.Sprintf(`echo '{"version": %d, "fault": {"kind": "untrusted", "message": "open to others"}}'`, capture.PodVersion))
+	l, _ := withProgram(t, fmt.Sprintf(`echo '{"version": %d, "fault": {"kind": "untrusted", "message": "open to others"}}'`, capture.PodVersion))
 	if _, err := l.Pod(t.Context(), pod); !isA[trust.Untrusted](err) || err.Error() != "asking the API server: open to others" {
 		t.Errorf("untrusted: %v", err)
 	}
-	l, log = withProgram(t, `/usr/bin/env >&2; exit 3`)
+	l, log := withProgram(t, `/usr/bin/env >&2; exit 3`)
 	_, err := l.Pod(t.Context(), pod)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3\n") || !strings.Contains(err.Error(), config.DirectoryVariable+"=/allowed") || strings.Contains(err.Error(), "HOME=") {
 		t.Errorf("the environment: %v", err)
