@@ -134,7 +134,7 @@ func TestExplain(t *testing.T) {
 	for name, c := range map[string]*explainCase{
 		"captured": {
 			pod: meshed(nil), agent: both, answer: withKernel(answer(report.Captured, "", byBackend("nftables"))),
-			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.3.0", "kernel       backend nftables"}, container: GuardContainer,
+			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.3.0", "agent-of-node-1, container guard: ", "kernel       backend nftables"}, container: GuardContainer,
 		},
 		"uncaptured": {
 			pod: meshed(nil), agent: both, answer: answer(report.Uncaptured, "no rules of the plugin are in its network namespace", nil),

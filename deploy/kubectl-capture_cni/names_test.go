@@ -84,13 +84,15 @@ func TestCompletion(t *testing.T) {
 	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.addPod("node-2", "web", nil)
 	for args, want := range map[string]string{
-		"explain -n shop |":     "agent-node-1\nweb\n:4\n", // the stand-in lists all namespaces
-		"explain -n shop web |": ":4\n",
-		"list --namespace |":    "shop\n:4\n",
-		"test --nodes |":        "node-1\n:4\n",
-		"explain web -n |":      "shop\n:4\n",
-		"status |":              ":4\n",
-		"ver|":                  "version\tShow the versions of this plugin and of the agents\n:4\n",
+		"explain -n shop |":      "agent-node-1\nweb\n:4\n", // the stand-in lists all namespaces
+		"explain -n shop web |":  ":4\n",
+		"list --namespace |":     "shop\n:4\n",
+		"trace --to a -n shop |": "agent-node-1\nweb\n:4\n",
+		"test --nodes |":         "node-1\n:4\n",
+		"report --nodes |":       "node-1\n:4\n",
+		"explain web -n |":       "shop\n:4\n",
+		"status |":               ":4\n",
+		"ver|":                   "version\tShow the versions of this plugin and of the agents\n:4\n",
 	} {
 		words := strings.Fields(strings.TrimSuffix(args, "|"))
 		if strings.HasSuffix(args, " |") {

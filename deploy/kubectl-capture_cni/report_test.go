@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,8 +14,8 @@ import (
 
 // TestReport writes an archive for its owner alone, also where the agents do not answer,
 // and leaves neither half of one nor overwrites another file.
-func TestReport(t *testing.T) {
-	t.Parallel()
+func TestReport(t *testing.T) { //nolint:paralleltest // it changes its directory, where an archive without a name is
+	t.Chdir(t.TempDir())
 	c := newCluster(t)
 	c.addNode("node-1", 0, state(&report.Pods{}))
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
@@ -35,5 +36,9 @@ func TestReport(t *testing.T) {
 	}
 	if _, err := os.Stat(other); !os.IsNotExist(err) {
 		t.Errorf("half of an archive is left: %v", err)
+	}
+	out, _, status = c.run(t, "report")
+	if _, err := os.Stat(strings.TrimSpace(out)); err != nil || status != 0 || !regexp.MustCompile(`^capture-cni-\d{8}T\d{6}Z\.tar\.gz\n$`).MatchString(out) {
+		t.Errorf("without a name: status %d: %s, %v", status, out, err)
 	}
 }

@@ -125,7 +125,7 @@ func TestHostileCluster(t *testing.T) {
 	c.addPod("node-1", "web", func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/interceptionMode"] = hostile })
 	c.addPod("node-2", hostile, func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} })
 	c.events = []corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: hostile, Reason: "CaptureFailed", Message: hostile}}
-	commands := [][]string{{"status"}, {"status", "--wait", "--timeout=5s"}, {"list"}, {"explain", "shop/web"}, {"trace", "shop/web", "--to=10.0.0.1:80"}, {"precheck"}, {"report"}, {"test"}}
+	commands := [][]string{{"status"}, {"status", "--wait", "--timeout=2s"}, {"list"}, {"explain", "shop/web"}, {"trace", "shop/web", "--to=10.0.0.1:80"}, {"precheck"}, {"report"}, {"test"}}
 	for _, failure := range []string{"", "an error", "a warning"} {
 		c.hostile = failure
 		for _, command := range commands {

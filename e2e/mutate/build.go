@@ -34,7 +34,7 @@ func build(ctx context.Context, s *source, in instrumented, scratch, program str
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+file, "-o", program, ".")
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+file, "-o", program, ".")
 	command.Dir = s.dir
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the mutants: %w\n%s", err, out)

@@ -44,14 +44,13 @@ func (s *source) name() string {
 // listed is what go list prints about a package.
 type listed struct {
 	ImportPath, Dir, Export string
-	GoFiles, TestGoFiles    []string
-	XTestGoFiles            []string
+	GoFiles                 []string
 	DepOnly                 bool
 }
 
-// load returns the packages that match the patterns and have tests.
+// load returns the packages that match the patterns and have code.
 func load(ctx context.Context, patterns []string) ([]*source, error) {
-	fields := "-json=ImportPath,Dir,Export,GoFiles,TestGoFiles,XTestGoFiles,DepOnly"
+	fields := "-json=ImportPath,Dir,Export,GoFiles,DepOnly"
 	command := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-deps", fields}, patterns...)...)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
@@ -67,7 +66,7 @@ func load(ctx context.Context, patterns []string) ([]*source, error) {
 			return nil, fmt.Errorf("reading the list of packages: %w", err)
 		}
 		exports[p.ImportPath] = p.Export
-		if !p.DepOnly && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 && len(p.GoFiles) > 0 {
+		if !p.DepOnly && len(p.GoFiles) > 0 {
 			chosen = append(chosen, p)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 	"text/tabwriter"
 )
 
+// product are the packages of the product.
+var product = []string{"./config/...", "./plugin/...", "./install/...", "./deploy/..."}
+
 // limits are the percentages below which a package fails.
 type limits struct{ efficacy, coverage float64 }
 
@@ -27,13 +30,9 @@ func main() {
 	flag.Float64Var(&least.coverage, "coverage", 95, "percentage of a package's mutants that must be in code that its tests run")
 	lived := flag.Bool("lived", false, "print each mutant that no test notices")
 	flag.Parse()
-	patterns := flag.Args()
-	if len(patterns) == 0 {
-		patterns = []string{"./config/...", "./plugin/...", "./install/...", "./deploy/..."}
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, least, *lived, patterns); err != nil {
+	if err := run(ctx, least, *lived, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -46,14 +45,24 @@ type prepared struct {
 	err error
 }
 
+// run measures the packages that match the patterns, or all of the product that can be measured.
 func run(ctx context.Context, least limits, lived bool, patterns []string) error {
 	reasons, err := parseExceptions(exceptionList)
-	if err != nil {
+	leftOut, listErr := parseUnmeasured(unmeasuredList)
+	if err := errors.Join(err, listErr); err != nil {
 		return err
+	}
+	isAll := len(patterns) == 0
+	if isAll {
+		patterns = product
 	}
 	sources, err := load(ctx, patterns)
 	if err != nil {
 		return err
+	}
+	if isAll {
+		sources = measured(sources, leftOut)
+		defer fmt.Printf("%d packages are left out, for the reasons in e2e/mutate/unmeasured.txt\n", len(leftOut))
 	}
 	ready := make(chan prepared)
 	go func() {

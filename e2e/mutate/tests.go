@@ -23,10 +23,16 @@ var elsewhere = regexp.MustCompile(`^(TestOracle|TestEarlier|Benchmark)`)
 
 // testRun is one test of a package, run alone with no mutant.
 type testRun struct {
-	name    string
-	took    time.Duration
-	reached map[int]bool
+	name      string
+	took, cpu time.Duration
+	reached   map[int]bool
 }
+
+// cost is the time that a test takes of the run: a test's processes share the cores with others.
+func (t testRun) cost() time.Duration { return max(t.took, t.cpu) }
+
+// quickTest is the cost of a test that is tried before all others.
+const quickTest = 60 * time.Millisecond
 
 // program is a package's tests, compiled with all of its mutants.
 type program struct {
@@ -48,9 +54,9 @@ func (p program) list(ctx context.Context) ([]string, error) {
 // failure is what a program prints about a test that fails.
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
-// run runs tests until one fails, and returns that one's name if the program printed it. Tests
-// that take longer than the time-out fail, too.
-func (p program) run(ctx context.Context, timeout time.Duration, env string, tests ...string) (failed string, err error) {
+// run runs tests until one fails, and returns that one's name if the program printed it, and the
+// program's time of the processor. Tests that take longer than the time-out fail, too.
+func (p program) run(ctx context.Context, timeout time.Duration, env string, tests ...string) (failed string, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, p.path, "-test.short", "-test.failfast", "-test.run=^("+strings.Join(tests, "|")+")$")
@@ -65,13 +71,16 @@ func (p program) run(ctx context.Context, timeout time.Duration, env string, tes
 	if command.Process != nil {
 		_ = end() // the processes that a mutant left behind
 	}
+	if command.ProcessState != nil {
+		cpu = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	}
 	if err != nil {
 		if printed := failure.FindSubmatch(out); printed != nil {
 			failed = string(printed[1])
 		}
-		return failed, fmt.Errorf("%w: %s", errors.Join(err, ctx.Err()), out[max(0, len(out)-2000):])
+		return failed, cpu, fmt.Errorf("%w: %s", errors.Join(err, ctx.Err()), out[max(0, len(out)-2000):])
 	}
-	return "", nil
+	return "", cpu, nil
 }
 
 // alone runs one test with no mutant.
@@ -81,10 +90,11 @@ func (p program) alone(ctx context.Context, name string) (testRun, error) {
 		return testRun{}, err
 	}
 	began := time.Now()
-	if _, err := p.run(ctx, 5*time.Minute, "MUTANTS_REACHED="+file, name); err != nil {
+	_, cpu, err := p.run(ctx, 5*time.Minute, "MUTANTS_REACHED="+file, name)
+	if err != nil {
 		return testRun{}, fmt.Errorf("%s fails with no mutant: %w", name, err)
 	}
-	test := testRun{name: name, took: time.Since(began), reached: map[int]bool{}}
+	test := testRun{name: name, took: time.Since(began), cpu: cpu, reached: map[int]bool{}}
 	content, err := os.ReadFile(file)
 	for line := range bytes.Lines(content) {
 		n, _ := strconv.Atoi(string(bytes.TrimSpace(line)))

@@ -65,8 +65,7 @@ func prepare(ctx context.Context, s *source) (*trial, error) {
 }
 
 // run runs each test alone, to know which code it runs, and then each mutant against the tests
-// that run its code. Tests wait more than they compute, so there are more of them at a time
-// than cores.
+// that run its code. The more of their time the tests wait, the more of them run at a time.
 func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	began := time.Now()
 	defer func() { err = errors.Join(err, os.RemoveAll(t.scratch)) }()
@@ -75,13 +74,12 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 		return o, err
 	}
 	tests, failed := make([]testRun, len(names)), make([]error, len(names))
-	parallel(len(names), func(i int) { tests[i], failed[i] = t.alone(ctx, names[i]) })
+	parallel(2*runtime.GOMAXPROCS(0), len(names), func(i int) { tests[i], failed[i] = t.alone(ctx, names[i]) })
 	if err := errors.Join(failed...); err != nil {
 		return o, err
 	}
-	slices.SortStableFunc(tests, func(a, b testRun) int { return cmp.Compare(a.took, b.took) })
 	t.tests = tests
-	parallel(len(t.mutants), func(i int) {
+	parallel(workers(tests), len(t.mutants), func(i int) {
 		if ctx.Err() == nil {
 			t.try(ctx, i+1)
 		}
@@ -93,45 +91,96 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	return t.outcome, ctx.Err()
 }
 
-// try runs the tests of one mutant: first the one that noticed the mutant before it.
+// workers returns how many programs run at a time.
+func workers(tests []testRun) int {
+	var took, cpu time.Duration
+	for _, test := range tests {
+		took, cpu = took+test.took, cpu+test.cpu
+	}
+	return runtime.GOMAXPROCS(0) * int(min(max(2, took/max(1, cpu)), 8))
+}
+
+// try runs the tests of one mutant: first the one that noticed the mutant before it, then the
+// others, the quick ones first.
 func (t *trial) try(ctx context.Context, n int) {
 	m := t.mutants[n-1]
-	var all []string
-	var took time.Duration
-	for _, test := range t.tests {
-		if test.reached[n] {
-			all = append(all, test.name)
-			took += test.took
-		}
-	}
 	t.mu.Lock()
 	killer := t.killers[m.function]
 	t.mu.Unlock()
-	if i := slices.Index(all, killer); i > 0 {
-		all[0], all[i] = all[i], all[0]
-	}
-	batches := [][]string{all}
-	if len(all) > 2 { // a program runs tests in the order of its sources
-		batches = [][]string{all[:1], all[1:]}
-	}
-	for _, tests := range batches {
-		if len(tests) == 0 {
-			t.note(&t.unreached, m)
-			return
-		}
-		noticed, err := t.program.run(ctx, 5*time.Second+2*took, "MUTANT="+strconv.Itoa(n), tests...)
+	batches := t.batches(n, killer)
+	for _, batch := range batches {
+		noticed, err := t.attempt(ctx, n, batch)
 		if err != nil {
 			t.note(&t.killed, m)
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.killers[m.function] = noticed
+			if noticed != "" {
+				t.killers[m.function] = noticed
+			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				t.timedOut++
 			}
 			return
 		}
 	}
+	if len(batches) == 0 {
+		t.note(&t.unreached, m)
+		return
+	}
 	t.note(&t.lived, m)
+}
+
+// attempt runs a batch. If that takes too long, it finds out whether the machine is busy, and
+// then takes more time.
+func (t *trial) attempt(ctx context.Context, n int, b batch) (noticed string, err error) {
+	mutant := "MUTANT=" + strconv.Itoa(n)
+	noticed, _, err = t.program.run(ctx, b.timeout, mutant, b.tests...)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return noticed, err
+	}
+	began := time.Now()
+	_, _, without := t.program.run(ctx, 5*time.Minute, "MUTANT=0", b.tests...)
+	if took := time.Since(began); without == nil && 2*took > b.timeout {
+		noticed, _, err = t.program.run(ctx, 4*took, mutant, b.tests...)
+	}
+	return noticed, err
+}
+
+// batch has tests that one program runs, in the order of its sources.
+type batch struct {
+	tests   []string
+	timeout time.Duration
+}
+
+// batches returns the tests that run a mutant's code: the quick ones, and then the others, those
+// together that take about as long as each other. The last killer is the first of its kind.
+func (t *trial) batches(n int, killer string) (batches []batch) {
+	tests := slices.DeleteFunc(slices.Clone(t.tests), func(test testRun) bool { return !test.reached[n] })
+	order := func(test testRun) int {
+		switch quick := test.cost() <= quickTest; {
+		case quick && test.name == killer:
+			return 0
+		case quick:
+			return 1
+		case test.name == killer:
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(tests, func(a, b testRun) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.cost(), b.cost()))
+	})
+	limit := time.Duration(0)
+	for i, test := range tests {
+		if i == 0 || test.cost() > limit || tests[i-1].name == killer {
+			batches = append(batches, batch{timeout: 2 * time.Second})
+			limit = max(2*test.cost(), quickTest)
+		}
+		last := &batches[len(batches)-1]
+		last.tests = append(last.tests, test.name)
+		last.timeout += 4 * test.took
+	}
+	return batches
 }
 
 func (t *trial) note(list *[]mutant, m mutant) {
@@ -140,11 +189,11 @@ func (t *trial) note(list *[]mutant, m mutant) {
 	*list = append(*list, m)
 }
 
-// parallel calls a function for the numbers below n.
-func parallel(n int, do func(i int)) {
+// parallel calls a function for the numbers below n, some of them at a time.
+func parallel(atOnce, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	numbers := make(chan int)
-	for range 2 * runtime.GOMAXPROCS(0) {
+	for range atOnce {
 		workers.Go(func() {
 			for i := range numbers {
 				do(i)

@@ -12,15 +12,21 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/machine"
+	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestCleanRemovesRecords expects that no file of the plugin, agent and guard is left.
 func TestCleanRemovesRecords(t *testing.T) {
 	t.Parallel()
-	wanted := Settings{Root: t.TempDir(), RunDir: "/run/capture-cni"}
-	for _, path := range []string{wanted.GuardDirectory() + "/web", wanted.At("/run/capture-cni/adds/1.json")} {
+	wanted := DefaultSettings(t.TempDir())
+	const run = "/run/capture-cni/"
+	for _, path := range []string{
+		wanted.GuardDirectory() + "/web", wanted.At(run + "adds/1.json"), wanted.At(record.Spool(run+"x") + "/1"),
+		wanted.At(run + config.AgentSocketName), wanted.At(run + config.SocketsName + "/pods.sock"), wanted.At(run + backend.DirectoryName + "/1"),
+	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +39,12 @@ func TestCleanRemovesRecords(t *testing.T) {
 	}
 	if left, err := os.ReadDir(wanted.At("/run/capture-cni")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+	if err := os.WriteFile(wanted.GuardDirectory(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Node{Settings: wanted}).Clean(false); err == nil {
+		t.Error("no error of a file in a directory's place")
 	}
 }
 
@@ -102,6 +114,10 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 		if _, err := os.Stat(wanted.At(plugin)); (err == nil) == purge {
 			t.Errorf("purge %t: the plugin: %v", purge, err)
 		}
+		left := (&Node{Settings: wanted}).Left()
+		if len(left) == 1 == purge || len(left) > 1 || !purge && !strings.HasSuffix(left[0], "that were started with the plugin: "+plugin) {
+			t.Errorf("purge %t: noted %q", purge, left)
+		}
 	}
 }
 
@@ -110,8 +126,9 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 func TestCleanLeavesNothing(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{
-		"/etc/cni/net.d/10-ptp.conflist": machine.PtpList,
-		"/opt/cni/bin/capture-cni":       "", "/opt/cni/bin/capture-cni-lookup": "", "/opt/cni/bin/" + config.DirectoriesFile: "",
+		"/etc/cni/net.d/10-ptp.conflist":          machine.PtpList,
+		"/var/lib/capture-cni/.capture-cni-tmp-1": "", "/run/capture-cni/" + config.AgentSocketName: "",
+		"/opt/cni/bin/capture-cni": "", "/opt/cni/bin/capture-cni-lookup": "", "/opt/cni/bin/" + config.DirectoriesFile: "",
 	}
 	for _, directory := range []string{"/var/lib/capture-cni/", "/run/capture-cni/"} {
 		for _, name := range credentials.Names() {

@@ -36,6 +36,13 @@ func (l loading) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi
 	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": l.config}}, nil
 }
 
+// silent is a runtime that reports no status.
+type silent struct{ machine.Named }
+
+func (silent) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return nil, errors.New("secret")
+}
+
 // evidenceOf returns a part of a node's evidence without what differs between two runs.
 func evidenceOf(t *testing.T, n *Node, name string) (lines []map[string]any, err error) {
 	t.Helper()
@@ -150,6 +157,7 @@ func TestRuntimeEvidence(t *testing.T) {
 	}{
 		"no socket":    {nil, "", "--cri-socket is none"},
 		"no answer":    {absent, "", "reading the runtime's version: Unknown"},
+		"no status":    {machine.Serve(t, silent{named}), none, "reading the runtime's status: malformed response"},
 		"CRI-O":        {machine.Serve(t, named), none, cri.ErrNoConfig.Error()},
 		"another form": {machine.Serve(t, loading{named, "secret"}), none, cri.ErrNoConfig.Error()},
 		"what it loads": {machine.Serve(t, loading{named, loaded}), `{"name": "containerd", "version": "2.1.0", "confDir": "/etc/cni/net.d", "binDirs": ["/opt/cni/bin", "(not of the expected form, not shown)"], "maxConfNum": 1,
@@ -167,24 +175,30 @@ func TestListEvidence(t *testing.T) {
 	const net = "/etc/cni/net.d/"
 	wanted := DefaultSettings(machine.New(t, map[string]string{
 		net + "10-a.conflist": `{"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "ptp", "key": "secret"}, ` +
-			`{"type": "capture-cni", "kubeconfig": "/k/kubeconfig", "ipv6": "sometimes", "password": "secret", "capture": {}}]}`,
+			`{"type": "capture-cni", "kubeconfig": "/k/kubeconfig", "ipv6": {"a": "b"}, "mesh": {"proxyUID": 7, "dnsPort": "secret"}, "password": "secret", "capture": {}}]}`,
 		net + "20-b.json": "{", net + "30-c.conf.cilium_bak": `{"type": "bridge"}`, net + "notes.txt": "secret", net + "podnet/capture-cni.conf": `{"type": "capture-cni", "kubeconfig": "/k/kubeconfig"}`,
 	}))
 	lab.Check(t, os.Symlink("missing", wanted.At(net+"40-d.conf")))
 	n := New(wanted, nil, nil, slog.New(slog.DiscardHandler))
 	shown := fmt.Sprintf(`"owner": "%d:%d", "mode": "-rw-r--r--"`, os.Geteuid(), os.Getegid())
 	expectEvidence(t, n, "node/lists.jsonl", `
-		{"file": "10-a.conflist", `+shown+`, "size": 202, "list": {"name": "podnet", "cniVersion": "1.0.0", "plugins": [{"type": "ptp"}, {"type": "capture-cni"}]},
-			"own": [{"keys": {"kubeconfig": "/k/kubeconfig"}, "faulty": ["ipv6"], "unknown": 2}]}
+		{"file": "10-a.conflist", `+shown+`, "size": 247, "list": {"name": "podnet", "cniVersion": "1.0.0", "plugins": [{"type": "ptp"}, {"type": "capture-cni"}]},
+			"own": [{"keys": {"kubeconfig": "/k/kubeconfig", "mesh": {"proxyUID": 7}}, "faulty": ["ipv6", "mesh.dnsPort"], "unknown": 2}]}
 		{"file": "20-b.json", `+shown+`, "size": 1, "unread": "not JSON at byte 1"}
 		{"file": "30-c.conf.cilium_bak", `+shown+`, "size": 18, "list": {"name": "", "plugins": [{"type": "bridge"}]}}
 		{"file": "40-d.conf", "owner": "`+strings.Split(shown, `"`)[3]+`", "mode": "Lrwxrwxrwx", "size": 7, "unread": "no such file or directory"}
 		{"file": "podnet/capture-cni.conf", `+shown+`, "size": 54, "list": {"name": "", "plugins": [{"type": "capture-cni"}]}, "own": [{"keys": {"kubeconfig": "/k/kubeconfig"}}]}`, "")
-	for i := range maxListFiles {
+	if gone := n.listEvidence("gone.conf"); gone.Unread != "no such file or directory" || gone.Mode != "" {
+		t.Errorf("a file that is gone: %+v", gone)
+	}
+	for i := range maxListFiles - 5 { // next to those above
 		lab.Check(t, os.WriteFile(wanted.At(fmt.Sprintf("%s%03d.conf", net, i)), nil, 0o600))
 	}
-	if lines, err := evidenceOf(t, n, "node/lists.jsonl"); len(lines) != maxListFiles || err == nil || err.Error() != "/etc/cni/net.d has 261 files: 256 are listed" {
-		t.Errorf("%d lines, %v", len(lines), err)
+	for _, want := range []string{"<nil>", "/etc/cni/net.d has 257 files: 256 are listed"} {
+		if lines, err := evidenceOf(t, n, "node/lists.jsonl"); len(lines) != maxListFiles || fmt.Sprint(err) != want {
+			t.Errorf("%d lines, %v", len(lines), err)
+		}
+		lab.Check(t, os.WriteFile(wanted.At(net+"more.conf"), nil, 0o600))
 	}
 	lab.Check(t, os.RemoveAll(wanted.At(net)))
 	if lines, err := evidenceOf(t, n, "node/lists.jsonl"); lines != nil || !errors.Is(err, fs.ErrNotExist) {

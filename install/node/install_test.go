@@ -67,6 +67,7 @@ func TestInstall(t *testing.T) {
 	onNode := func(s *Settings) { s.Credentials.OnNode = true }
 	chain := func(s *Settings) { s.Mode, s.TmpfilesDir = report.MultusChain, "/etc/tmpfiles.d" }
 	dual := func(s *Settings) { s.BinDirs = []string{"/opt/cni/bin", "/missing"} }
+	dropIn := func(s *Settings) { s.Mode = report.DropIn }
 	none := map[string]string{}
 	for name, tt := range map[string]struct {
 		change        func(*Settings)
@@ -89,6 +90,8 @@ func TestInstall(t *testing.T) {
 		"chain, boot gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{"/etc/tmpfiles.d/capture-cni.conf": "-"}, "", "entry, pods"},
 		"chain, copy gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{stateDir + bootEntryName: "-"}, "", "entry, pods"},
 		"chain, no boot":   {chain, none, none, "entry", "entry, pods"},
+		"a conf alone":     {nil, map[string]string{list: "-", "/etc/cni/net.d/10-a.conf": machine.BridgeConf}, none, "entry", "entry, pods"},
+		"drop-in, blocked": {dropIn, map[string]string{"/etc/cni/net.d/podnet/capture-cni.conf/a": "x"}, none, "entry", "entry, pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +120,7 @@ func TestInstall(t *testing.T) {
 			}
 			edit(tt.after)
 			report = n.Verify(t.Context())
-			if got := partsOf(report); got != tt.verify || report.Mode != n.Settings.Mode || report.Findings == nil {
+			if got := partsOf(report); got != tt.verify || report.Mode != n.Settings.Mode || report.Findings == nil || report.Warning.Reason != "" {
 				t.Errorf("verified: %s in mode %s, want %s\n%s", got, report.Mode, tt.verify, report)
 			}
 		})
@@ -152,7 +155,7 @@ func TestReport(t *testing.T) {
 // TestOwner names the agent that holds the node, and the release that owns it.
 func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
 	for holder, pod := range map[string]record.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
-		n, _ := wholeNode(t, func(s *Settings) { s.Credentials.Pod, s.Owner = pod, "mine" })
+		n, log := wholeNode(t, func(s *Settings) { s.Credentials.Pod, s.Owner = pod, "mine" })
 		lab.Check(t, n.Uninstall(true, false)) // without a state directory
 		lock, err := n.Claim()
 		lab.Check(t, err)
@@ -192,21 +195,28 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 		if _, err := n.Claim(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("an owner that can't be read: %v", err)
 		}
+		lab.Check(t, os.RemoveAll(n.Settings.At(stateDir)))
+		lab.Check(t, os.WriteFile(n.Settings.At("/var/lib/capture-cni"), nil, 0o600))
+		if _, err := n.Claim(); err == nil || strings.Contains(log.String(), "failed") {
+			t.Errorf("a state directory that is a file: %v; log %s", err, log)
+		}
 	}
 }
 
 // TestWithheld writes no entry for a backend that does not work, unless the node has had one.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
+	old := func(n *Node) error {
+		return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+conflist.OwnedName), []byte("{}"), 0o600)
+	}
 	for name, tt := range map[string]struct {
 		before  func(n *Node) error
 		changed bool
 	}{
-		"none yet": {func(*Node) error { return nil }, false},
-		"had one":  {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
-		"there, old": {func(n *Node) error {
-			return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+conflist.OwnedName), []byte("{}"), 0o600)
-		}, false},
+		"none yet":         {func(*Node) error { return nil }, false},
+		"had one":          {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
+		"there, old":       {old, false},
+		"there, and noted": {func(n *Node) error { return errors.Join(old(n), n.ensureIn(n.Settings.StateDir, placedName, nil)) }, false},
 	} {
 		n, log := wholeNode(t, func(s *Settings) {})
 		lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
@@ -220,8 +230,14 @@ func TestWithheld(t *testing.T) {
 		if strings.Contains(log.String(), `msg="placed the entry" mode=insert directory=/etc/cni/net.d`) != tt.changed {
 			t.Errorf("%s: logged %s", name, log)
 		}
-		if report := n.VerifyMode(t.Context(), report.Insert).String(); !strings.Contains(report, "backend: no nf_tables") {
-			t.Errorf("%s: %s", name, report)
+		for _, report := range []Report{n.VerifyMode(t.Context(), report.Insert), n.Install(t.Context(), false)} {
+			if !strings.Contains(report.String(), "backend: no nf_tables") {
+				t.Errorf("%s: %s", name, report)
+			}
+		}
+		n.Settings.Backend = backend.Verdict{Asked: n.Settings.Entry.Asked, NoTProxy: "no module"}
+		if report := n.VerifyMode(t.Context(), report.Insert); fmt.Sprint(report.Notes) != "[no pods of the mesh with interceptionMode TPROXY: no module]" {
+			t.Errorf("%s: notes %q", name, report.Notes)
 		}
 	}
 }
@@ -236,4 +252,6 @@ func TestMarkedNode(t *testing.T) {
 	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.HasPrefix(err.Error(), "with --cri-socket none the agent can't list captured pods") {
 		t.Errorf("got %v", err)
 	}
+	n.Runtime = machine.Serve(t, &machine.Containerd{})
+	lab.Check(t, n.CheckRemovable(t.Context(), false))
 }

@@ -112,8 +112,10 @@ func TestRepair(t *testing.T) {
 			t.Errorf("at the start: %+v", found)
 		}
 		k.repair(t.Context()) // there are no credentials yet, so all is checked
+		k.checkToken(t.Context())
 		k.expect("at first", good, map[string]float64{
-			"node_good owner": 1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
+			"token_rejected_total": 0,
+			"node_good owner":      1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
 		})
 		k.rewrite()
 		k.expect("removed", "entry: 10-ptp.conflist, which the runtime loads, lacks an up-to-date capture-cni entry", map[string]float64{"node_good entry": 0})
@@ -202,7 +204,7 @@ func TestReports(t *testing.T) {
 		}
 		k.resync(t.Context(), false)
 		k.resync(t.Context(), false)
-		if n := strings.Count(k.log.String(), `msg="checked the node"`); n != 3 { // not yet, pods, and good
+		if n := strings.Count(k.log.String(), `msg="checked the node"`); n != 3 || strings.Count(k.log.String(), "not listed yet") != 1 { // not yet, pods, and good
 			t.Errorf("%d reports are logged: %s", n, k.log)
 		}
 		var missing Report

@@ -118,6 +118,7 @@ func TestLoadsDropIn(t *testing.T) {
 	const never = time.Hour
 	for name, test := range map[string]struct {
 		loaded, answers time.Duration // from then on
+		fails           time.Duration // from then on, unless 0
 		fault           error         // until it answers
 		want            bool
 		wantErr         string
@@ -129,6 +130,7 @@ func TestLoadsDropIn(t *testing.T) {
 		"loaded, and answers late":     {answers: 3 * time.Second, fault: errors.New("busy"), want: true},
 		"loaded late, and answers":     {loaded: 15 * time.Second, answers: 3 * time.Second, fault: errors.New("busy"), want: true},
 		"does not answer":              {answers: never, fault: errors.New("busy"), wantErr: "whether it loads a drop-in: busy"},
+		"fails at the last moment":     {loaded: never, fails: 30*time.Second + 1, fault: errors.New("busy"), wantErr: "whether it loads a drop-in: busy"},
 		"does not report what it has":  {answers: never, fault: cri.ErrNoConfig},
 		"does not report, and is busy": {answers: never, fault: fmt.Errorf("%w: busy", cri.ErrNoConfig)},
 	} {
@@ -137,7 +139,7 @@ func TestLoadsDropIn(t *testing.T) {
 				began := time.Now()
 				loads, err := loadsDropIn(t.Context(), func(context.Context) (cri.CNIConfig, error) {
 					switch after := time.Since(began); {
-					case after < test.answers:
+					case after < test.answers, test.fails > 0 && after >= test.fails:
 						return cri.CNIConfig{}, test.fault
 					case after < test.loaded:
 						return cri.CNIConfig{}, nil

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -76,14 +77,13 @@ func TestTokens(t *testing.T) {
 	if k.Preflight(t.Context()); k.metric("preflight_problems serious") < 0 {
 		t.Error("the problems that preflight finds are not counted")
 	}
+	earlier := "runtime_info"
 	for _, name := range []string{"containerd", "cri-o"} {
 		k.node.Runtime = machine.Serve(t, machine.Named{Runtime: name, Release: "9"})
 		k.resync(t.Context(), false)
-		for _, other := range []string{"containerd", "cri-o"} {
-			if got := k.metric("runtime_info " + other + " " + k.node.Runtime.Socket() + " 9"); (got == 1) != (other == name) {
-				t.Errorf("the runtime is %s, and the metric of %s is %v", name, other, got)
-			}
-		}
+		now := "runtime_info " + name + " " + k.node.Runtime.Socket() + " 9"
+		k.expect("with "+name, k.CurrentReport(t.Context()).String(), map[string]float64{now: 1, earlier: -1})
+		earlier = now
 	}
 }
 
@@ -130,37 +130,66 @@ func TestUntilNext(t *testing.T) {
 	}
 }
 
+// present runs Present until a test ends it, and returns what waits for the value of a metric.
+func (k *kept) present() (eventually func(metric string, want float64), end func()) {
+	ctx, cancel := context.WithCancel(k.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { k.Present(ctx) })
+	return func(metric string, want float64) {
+		k.t.Helper()
+		lab.Eventually(k.t, func() error {
+			if got := k.metric(metric); got != want {
+				return fmt.Errorf("%s is %v, want %v; %s", metric, got, want, k.log)
+			}
+			return nil
+		})
+	}, func() { cancel(); running.Wait() }
+}
+
 // TestPresent keeps the entry while the agent runs, and leaves the entry at the end.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	k, server := withTokens(t)
-	ctx, end := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { k.Present(ctx) })
-	eventually := func(what string, metric string, want float64) {
-		t.Helper()
-		lab.Eventually(t, func() error {
-			if got := k.metric(metric); got != want || !k.hasEntry() {
-				return errors.New(what + ": " + k.log.String())
-			}
-			return nil
-		})
-	}
-	eventually("the first entry", "token_requests_total", 1)
+	eventually, end := k.present()
+	eventually("token_requests_total", 1)
 	k.rewrite()
-	eventually("a repair", "entry_repairs_total", 1)
+	eventually("entry_repairs_total", 1)
+	var took time.Duration
 	for range promptRepairs + 1 { // the last one after a pause
-		before := k.metric("entry_repairs_total")
+		before, began := k.metric("entry_repairs_total"), time.Now()
 		k.rewrite()
-		eventually("a repair", "entry_repairs_total", before+1)
+		eventually("entry_repairs_total", before+1)
+		took = time.Since(began)
 	}
+	if took < minBackOff/2 {
+		t.Errorf("a repair with a back-off followed after %s", took)
+	}
+	k.expect("before the keys change", k.CurrentReport(t.Context()).String(), map[string]float64{"token_rejected_total": 0, "watch_polling": 0})
 	server.ChangeKeys()
 	lab.Check(t, os.Remove(k.node.Settings.At("/var/lib/capture-cni/token")))
 	lab.Check(t, os.WriteFile(k.node.Settings.At("/ca/other"), nil, 0o644)) // the CA may have changed: all is checked
-	eventually("a check of all", "token_requests_total", 2)
+	eventually("token_requests_total", 2)
 	end()
-	running.Wait()
 	if !k.hasEntry() {
 		t.Error("the entry is gone")
 	}
+}
+
+// TestPresentRenews requests the next token once one is due.
+func TestPresentRenews(t *testing.T) {
+	t.Parallel()
+	k, server := withTokens(t)
+	server.IssueTokens(time.Second)
+	eventually, end := k.present()
+	defer end()
+	eventually("token_requests_total", 2)
+}
+
+// TestPresentPolls polls directories if one of them can't be watched.
+func TestPresentPolls(t *testing.T) {
+	t.Parallel()
+	k := keep(t, nil, func(s *Settings) { s.BinDirs = []string{list + "/bin"} })
+	eventually, end := k.present()
+	defer end()
+	eventually("watch_polling", 1)
 }

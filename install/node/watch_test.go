@@ -144,23 +144,27 @@ func TestPolling(t *testing.T) {
 // TestFailingWatch has a directory that can't be watched any more, until it can: that is logged once.
 func TestFailingWatch(t *testing.T) {
 	t.Parallel()
-	parent := t.TempDir() + "/parent"
-	w := func() *watching {
-		lab.Check(t, os.MkdirAll(parent+"/bin", 0o755))
-		return startWatch(t, parent+"/bin")
-	}()
+	parent, other := t.TempDir()+"/parent", t.TempDir()+"/other"
+	lab.Check(t, errors.Join(os.MkdirAll(parent+"/bin", 0o755), os.Mkdir(other, 0o755)))
+	w := startWatch(t, parent+"/bin", other)
+	checked := 0
+	check := func() { // waits for the next check, which renews the watch of the other directory
+		lab.Check(t, errors.Join(os.Rename(other, fmt.Sprint(other, checked)), os.Mkdir(other, 0o755)))
+		for checked++; strings.Count(w.log.String(), "recreated\" directory="+other) < checked; {
+			w.quiet(t)
+		}
+	}
+	check()
 	lab.Check(t, os.Rename(parent, parent+".old"))
 	touch(t, parent)
-	const failed = "watching the node's directories failed; retrying"
-	for !strings.Contains(w.log.String(), failed) {
-		w.quiet(t)
+	check()
+	check()
+	if n := strings.Count(w.log.String(), "watching the node's directories failed; retrying"); n != 1 {
+		t.Errorf("logged %d times: %s", n, w.log)
 	}
 	lab.Check(t, os.Remove(parent))
 	lab.Check(t, os.MkdirAll(parent+"/bin", 0o755))
 	w.expect(t, parent+"/bin")
-	if n := strings.Count(w.log.String(), failed); n != 1 {
-		t.Errorf("logged %d times: %s", n, w.log)
-	}
 }
 
 // TestOwnFiles tells nothing of the agent's temporary files and of changed modes: the change after them

@@ -69,6 +69,9 @@ func TestConnections(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("connections without a request lasted %s", took)
 	}
+	if faults := w.count(t, "pod_requests_total", sourceFault); faults != len(idle) {
+		t.Errorf("%d faults counted of %d connections", faults, len(idle))
+	}
 }
 
 // TestHostileRequests sends what is no request. The connection is closed without an

@@ -262,11 +262,16 @@ func TestCheck(t *testing.T) {
 	warned, args, host := meshed("traffic.sidecar.istio.io/unknown", "1"), n.args("", ""), lab.StartHost(t)
 	n.answer.Store(&warned)
 	args.Netns, args.Args = host.Path(), "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=a"
-	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
+	if _, err := add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != record.Refused {
+		t.Errorf("ADD before the pod has addresses: %v", err)
+	}
+	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32", "fd77::2/128"))
 	if _, err := add(args, &log); err != nil {
 		t.Error(err)
 	}
-	if r := n.record(t); r.Pod.UID != apiUID || len(r.Warnings) != 1 || !strings.Contains(log.String(), `level=WARN msg="`) {
+	const note = "IPv6 is left uncaptured"
+	if r := n.record(t); r.Pod.UID != apiUID || len(r.Warnings) != 1 || !strings.Contains(log.String(), `level=WARN msg="`) ||
+		len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], note) || !strings.Contains(log.String(), `level=INFO msg="`+note) {
 		t.Errorf("record %+v, log %s", r, &log)
 	}
 	edited := meshed(excludedPorts, "81")
@@ -292,7 +297,7 @@ func refusedPod() lookup.Answer {
 
 // TestRun calls the verbs as a runtime does, by the environment and stdin.
 func TestRun(t *testing.T) {
-	n, host, captured := startNode(t), lab.StartHost(t), meshed()
+	n, host, captured := startNode(t), lab.StartHost(t), meshed("sidecar.istio.io/interceptionMode", "TPROXY")
 	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
 	n.answer.Store(&captured)
 	args := n.args(host.Path(), "")
@@ -312,7 +317,7 @@ func TestRun(t *testing.T) {
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict",`, "", 0, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict","mesh":[],`, `"msg": "configuration key \"mesh\" is []`, 1, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","status":"strict","kubeconfig":"/tmp/kubeconfig",`, `"code": 7`, 1, config.NFTables},
-		{"STATUS", `"cniVersion":"1.1.0","status":"strict","agentSocket":"",`, `"msg": "meshed pods can't start: `, 1, config.NFTables},
+		{"STATUS", `"cniVersion":"1.1.0","status":"strict","agentSocket":"",`, `"msg": "meshed pods can't start: asking the API server: stat ` + filepath.Dir(n.socket) + "/kubeconfig", 1, config.NFTables},
 		{"STATUS", `"cniVersion":"1.1.0","agentSocket":"",`, "", 0, config.NFTables},
 		{"GC", `"cniVersion":"1.1.0",`, "", 0, config.NFTables},
 		{"VERSION", "", `"supportedVersions":["0.3.0"`, 0, config.NFTables},

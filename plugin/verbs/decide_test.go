@@ -132,4 +132,7 @@ func TestEmptyResult(t *testing.T) {
 			t.Errorf("%s: got %s, %v", version, got, err)
 		}
 	}
+	if _, err := add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"9.0.0"}`)}, &strings.Builder{}); !says(err, "converting an empty result: ") {
+		t.Errorf("of a version that is not known: %v", err)
+	}
 }

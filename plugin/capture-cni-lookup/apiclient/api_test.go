@@ -18,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capture-cni/capture-cni/plugin/httplimit"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
+	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
 var pods = schema.GroupResource{Resource: "pods"}
@@ -62,12 +64,20 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		{"another authority", fromAPI(verification(x509.UnknownAuthorityError{})), lookup.Refused, "certificate authority"},
 		{"another name", fromAPI(verification(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"})), lookup.Refused, "certificate authority"},
 		{"another UID", uidMismatch{"new", "old"}, lookup.Gone, "UID old, expected new"},
+		{"a redirect", fromAPI(answeredWith(302)), lookup.Failed, "as the server says"},
+		{"too large", fromAPI(fmt.Errorf("reading: %w", httplimit.TooLarge{})), lookup.Refused, "request to https://"},
+		{"no file at the API server", fromAPI(fs.ErrNotExist), lookup.Failed, "file does not exist"},
+		{"an untrusted file", fmt.Errorf("kubeconfig: %w", trust.Untrusted("x")), lookup.Untrusted, "kubeconfig: x"},
+		{"another error", errors.New("x"), lookup.Refused, "x"},
 		{"no kubeconfig", fmt.Errorf("kubeconfig: %w", fs.ErrNotExist), lookup.NoCredentials, "kubeconfig: file does not exist"},
 	} {
 		if got := faultOf(test.err).Kind; got != test.kind {
 			t.Errorf("%s: kind %s, want %s", test.name, got, test.kind)
 		}
 		hinted := withHint(test.err)
+		if message := faultOf(test.err).Message; message != hinted.Error() || FaultOf(test.err).Message != test.err.Error() || !isA[apiError](test.err) && hinted != test.err {
+			t.Errorf("%s: the message is %q", test.name, message)
+		}
 		if !strings.Contains(hinted.Error(), test.hint) || !strings.Contains(hinted.Error(), test.err.Error()) {
 			t.Errorf("%s: got %q, want %q in it", test.name, hinted, test.hint)
 		}

@@ -3,9 +3,15 @@
 package apiclient
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +55,13 @@ func TestLoadKubeconfig(t *testing.T) {
 		{"exec", kubeconfigText(good, "{exec: {command: aws}}"), "runs no credential plugin"},
 		{"auth provider", kubeconfigText(good, "{auth-provider: {name: gcp}}"), "auth-provider"},
 		{"password", kubeconfigText(good, "{username: a, password: b}"), "username and password"},
+		{"a user alone", kubeconfigText(good, "{username: a, token: t}"), "username and password"},
+		{"a password alone", kubeconfigText(good, "{password: b, token: t}"), "username and password"},
+		{"impersonated UID", kubeconfigText(good, "{token: t, as-uid: a}"), "impersonation"},
+		{"impersonated group and more", kubeconfigText(good, "{token: t, as-groups: [a], as-user-extra: {b: [c]}}"), "impersonation"},
+		{"no URL", kubeconfigText("{server: 'https://a:x'}", token), "expected https://HOST:PORT"},
+		{"another name of the server", kubeconfigText("{server: 'https://a', tls-server-name: b}", token), ""},
+		{"a token and a file", kubeconfigText(good, "{token: t, tokenFile: empty}"), ""},
 		{"impersonation", kubeconfigText(good, "{token: t, as: admin}"), "impersonation"},
 		{"impersonated group", kubeconfigText(good, "{token: t, as-groups: [a]}"), "impersonation"},
 		{"no credentials", kubeconfigText(good, "{}"), "no credentials"},
@@ -67,7 +80,7 @@ func TestLoadKubeconfig(t *testing.T) {
 		{"no such context", "current-context: x", `current-context is "x"`},
 		{"no such cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: x}}]", `cluster "x"`},
 		{"no such user", "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: x}}]\nclusters: [{name: k, cluster: {server: 'https://a'}}]", `user "x"`},
-		{"no YAML", "{", "kubeconfig"},
+		{"no YAML", "{", "yaml: "},
 		{"empty", "", `current-context is ""`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -79,6 +92,9 @@ func TestLoadKubeconfig(t *testing.T) {
 			switch {
 			case test.want == "" && (err != nil || e.token != "t" || e.server.Scheme != "https"):
 				t.Errorf("got %+v, %v", e, err)
+			case test.want == "" && (e.credentialsFile != credentialsIn(test.text, path, dir) || e.tls.MinVersion != tls.VersionTLS12 ||
+				e.tls.ServerName != map[bool]string{true: "b"}[strings.Contains(test.text, "tls-server-name: b")]):
+				t.Errorf("got %+v of %s, with %+v", e, e.credentialsFile, e.tls)
 			case test.want != "" && (!isA[trust.Untrusted](err) || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("got error %v, want one with %q", err, test.want)
 			}
@@ -86,6 +102,49 @@ func TestLoadKubeconfig(t *testing.T) {
 				t.Errorf("the error does not name the file: %v", err)
 			}
 		})
+	}
+}
+
+// credentialsIn returns the file of the credentials of a good kubeconfig.
+func credentialsIn(text, path, dir string) string {
+	if _, file, found := strings.Cut(text, "{tokenFile: "); found {
+		file, _, _ = strings.Cut(file, "}")
+		return strings.ReplaceAll(file, "DIR", dir)
+	}
+	return path
+}
+
+// TestClientCertificate needs no token.
+func TestClientCertificate(t *testing.T) {
+	lab.RequireRoot(t)
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	lab.Check(t, err)
+	dir := kubeconfigDir(t)
+	writeFile(t, dir+"/client.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+	writeFile(t, dir+"/client.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	writeFile(t, dir+"/kubeconfig", kubeconfigText("{server: 'https://a'}", "{client-certificate: client.crt, client-key: client.key}"))
+	e, err := loadKubeconfig(dir)
+	if err != nil || len(e.tls.Certificates) != 1 || !bytes.Equal(e.tls.Certificates[0].Certificate[0], pair.Certificate[0]) || e.credentialsFile != dir+"/kubeconfig" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestMissingFiles names the key of a file that is not there.
+func TestMissingFiles(t *testing.T) {
+	lab.RequireRoot(t)
+	for text, want := range map[string]string{
+		kubeconfigText("{server: 'https://a', certificate-authority: missing}", "{token: t}"):                   "certificate-authority: ",
+		kubeconfigText("{server: 'https://a'}", "{client-certificate: missing, client-key: missing, token: t}"): "client certificate: ",
+		kubeconfigText("{server: 'https://a'}", "{tokenFile: missing}"):                                         "token: ",
+	} {
+		dir := kubeconfigDir(t)
+		writeFile(t, dir+"/kubeconfig", text)
+		if _, err := loadKubeconfig(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "kubeconfig: "+want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

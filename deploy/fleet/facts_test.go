@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestSeenPod knows since when a pod is scheduled, and since when it has a sandbox.
+func TestSeenPod(t *testing.T) {
+	t.Parallel()
+	made, placed, begun := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
+	at := func(kind corev1.PodConditionType, status corev1.ConditionStatus, when time.Time) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(when)}
+	}
+	scheduled := at(corev1.PodScheduled, corev1.ConditionTrue, placed)
+	sandbox, none := at(corev1.PodReadyToStartContainers, corev1.ConditionTrue, begun), at(corev1.PodReadyToStartContainers, corev1.ConditionFalse, begun)
+	for name, tt := range map[string]struct {
+		phase      corev1.PodPhase
+		conditions []corev1.PodCondition
+		ends       bool
+		noSandbox  bool
+		scheduled  time.Time
+		running    time.Time
+	}{
+		"new":                   {corev1.PodPending, nil, false, false, made, time.Time{}},
+		"placed":                {corev1.PodPending, []corev1.PodCondition{scheduled}, false, false, placed, time.Time{}},
+		"without a sandbox":     {corev1.PodPending, []corev1.PodCondition{scheduled, none}, false, true, placed, time.Time{}},
+		"with a sandbox":        {corev1.PodPending, []corev1.PodCondition{scheduled, sandbox}, false, false, placed, time.Time{}},
+		"running":               {corev1.PodRunning, []corev1.PodCondition{scheduled, sandbox}, false, false, placed, begun},
+		"running, and lost its": {corev1.PodRunning, []corev1.PodCondition{scheduled, none}, false, false, placed, time.Time{}},
+		"ending":                {corev1.PodRunning, []corev1.PodCondition{scheduled, sandbox}, true, false, placed, time.Time{}},
+	} {
+		pod := newPod("n1", "web", func(pod *corev1.Pod) {
+			pod.CreationTimestamp, pod.Status = metav1.NewTime(made), corev1.PodStatus{Phase: tt.phase, Conditions: tt.conditions}
+			if tt.ends {
+				pod.DeletionTimestamp = &metav1.Time{Time: begun}
+			}
+		})
+		s := newSeenPod(&pod)
+		if s.noSandbox != tt.noSandbox || !s.scheduled.Equal(tt.scheduled) || !s.running.Equal(tt.running) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	both := []config.MeshName{config.Istio, config.Linkerd}
+	exempt := capture.Exemption{Cause: capture.NoProxy}
+	for name, tt := range map[string]struct {
+		mesh  map[config.MeshName]capture.Exemption
+		want  config.MeshName
+		cause capture.ExemptionCause
+	}{
+		"none":          {nil, "", ""},
+		"one":           {map[config.MeshName]capture.Exemption{config.Linkerd: {}}, config.Linkerd, ""},
+		"exempt":        {map[config.MeshName]capture.Exemption{config.Linkerd: exempt}, config.Linkerd, capture.NoProxy},
+		"exempt of one": {map[config.MeshName]capture.Exemption{config.Istio: exempt, config.Linkerd: {}}, config.Linkerd, ""},
+		"of the first":  {map[config.MeshName]capture.Exemption{config.Istio: {}, config.Linkerd: exempt}, config.Istio, ""},
+		"of both":       {map[config.MeshName]capture.Exemption{config.Istio: exempt, config.Linkerd: {Cause: capture.InitContainer}}, config.Istio, capture.NoProxy},
+	} {
+		if mesh, exemption := (&seenPod{mesh: tt.mesh}).by(both); mesh != tt.want || exemption.Cause != tt.cause {
+			t.Errorf("%s: %s, %s", name, mesh, exemption.Cause)
+		}
+	}
+}
+
+// TestFaultOf reads how far an agent's pod has come.
+func TestFaultOf(t *testing.T) {
+	t.Parallel()
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}
+	}
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: code, Message: "a\nlast\n"}}
+	}
+	scheduled := func(status corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodScheduled, Status: status, Message: "full"}}
+	}
+	notReady := []corev1.PodCondition{
+		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "slow"},
+	}
+	for name, tt := range map[string]struct {
+		conditions  []corev1.PodCondition
+		init, state corev1.ContainerState
+		want        *fault
+	}{
+		"ready":         {[]corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}, ended(1), ended(1), nil},
+		"unready":       {notReady, ended(0), corev1.ContainerState{}, &fault{unready, "the agent's pod is not ready: slow", ""}},
+		"mute":          {nil, ended(0), corev1.ContainerState{}, &fault{unready, "the agent's pod is not ready: no reason is known", ""}},
+		"not scheduled": {scheduled(corev1.ConditionFalse), ended(0), ended(0), &fault{stopped, "Pending: full", ""}},
+		"scheduled":     {scheduled(corev1.ConditionTrue), ended(0), waiting("ContainerCreating"), &fault{starting, "container c: ContainerCreating", ""}},
+		"initializing":  {notReady, corev1.ContainerState{}, waiting("PodInitializing"), &fault{starting, "container c: PodInitializing", ""}},
+		"no image":      {notReady, ended(0), waiting("ErrImagePull"), &fault{stopped, "container c: ErrImagePull: m", ""}},
+		"exited":        {notReady, ended(3), waiting("PodInitializing"), &fault{stopped, "container i: Error: exit status 3: last", "i"}},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{
+			Conditions: tt.conditions, InitContainerStatuses: []corev1.ContainerStatus{{Name: "i", State: tt.init}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: tt.state}},
+		}}
+		if got := faultOf(pod); (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// TestNamedByLeases knows the pods that Leases name, where pods may not be listed.
+func TestNamedByLeases(t *testing.T) {
+	t.Parallel()
+	named := report.Pods{Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.Exempt, Cause: capture.NoProxy}}}
+	s := &apiServer{forbids: "pods", sets: []appsv1.DaemonSet{daemonSet}}
+	s.leases = append(s.leases, newLease("n1", 0, good(&named)))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	lab.Check(t, err)
+	want := Pod{Namespace: "shop", Name: "web", Node: "n1", State: report.Exempt, Cause: capture.NoProxy, Next: report.AdviceFor(capture.NoProxy)}
+	if !slices.Equal(f.Pods, []Pod{want}) || !slices.Equal(f.Notes, []string{"only the pods that Leases name are known"}) {
+		t.Errorf("%+v, notes %q", f.Pods, f.Notes)
+	}
+}
+
+// TestNothingInstalled says where no DaemonSet is, and that one selects no node.
+func TestNothingInstalled(t *testing.T) {
+	t.Parallel()
+	client := (&apiServer{}).start(t)
+	for namespace, want := range map[string]string{
+		"mesh":           "no DaemonSet of capture-cni is in namespace mesh: install capture-cni, or name its namespace by --agent-namespace",
+		DefaultNamespace: "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes",
+	} {
+		f, err := Read(t.Context(), client, namespace)
+		lab.Check(t, err)
+		if !slices.Equal(f.Notes, []string{want}) {
+			t.Errorf("notes %q, want %q", f.Notes, want)
+		}
+	}
+}
+
+// TestRemovedNodes names the nodes that were cleaned and have pods of the mesh, and no other.
+func TestRemovedNodes(t *testing.T) {
+	t.Parallel()
+	f := &Fleet{DaemonSets: []DaemonSet{{}}, Nodes: []Node{
+		{Name: "gone", State: Removed, Meshed: 1},
+		{Name: "idle", State: Removed},
+		{Name: "ready", State: Ready, Meshed: 2},
+		{Name: "guarded", State: Ready, Meshed: 1, pods: &report.Pods{}},
+		{Name: "mended", State: Ready, pods: &report.Pods{Repaired: 1, Omitted: 1}},
+	}}
+	want := []string{
+		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured",
+		"pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: gone",
+		"2 nodes have no guard that reports: whether their 3 pods of the mesh are captured is not known",
+		"1 more pods are not captured as desired: a Lease names 100 at most",
+	}
+	if got := f.notes(newObserved(DefaultNamespace)); !slices.Equal(got, want) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	f.Nodes = f.Nodes[3:4]
+	if got := f.notes(newObserved(DefaultNamespace)); got != nil {
+		t.Errorf("of a good node: %q", got)
+	}
+}
+
+var errNotHere = errors.New("not here")
+
+// TestVersions adds to an error of another release's agent that the versions differ.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	x := Explainer{Version: "v2"}
+	for agent, added := range map[string]bool{"v2": false, "": false, "v1": true} {
+		if got := x.withVersions(report.ErrAnswer, agent); strings.Contains(got.Error(), ". The agent is v1 and this plugin v2: ") != added || !added && got != report.ErrAnswer {
+			t.Errorf("%s: %v", agent, got)
+		}
+		if got := x.withVersions(errNotHere, agent); got != errNotHere {
+			t.Errorf("%s: %v", agent, got)
+		}
+	}
+}
+
+// TestFleetOfTwo has a node without a guard, on which a pod has an init container of istiod, and one that a DaemonSet
+// selects and that has no agent.
+func TestFleetOfTwo(t *testing.T) {
+	t.Parallel()
+	s := &apiServer{nodes: []corev1.Node{newNode("n1", corev1.ConditionTrue, nil), newNode("n2", corev1.ConditionTrue, nil)}}
+	s.nodes[0].Status.NodeInfo.KernelVersion = "6.12"
+	s.leases = append(s.leases, newLease("n1", 0, good(nil)))
+	s.pods = append(s.pods, newAgent("n1", corev1.ConditionTrue, InstallerContainer), newPod("n1", "web", func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}}
+	}))
+	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
+	lab.Check(t, err)
+	want := Pod{
+		Namespace: "shop", Name: "web", Mesh: config.Istio, Node: "n1", State: report.NotReported, IstioInit: true,
+		Next: "kubectl capture-cni explain shop/web",
+	}
+	if !slices.Equal(f.Pods, []Pod{want}) {
+		t.Errorf("%+v", f.Pods)
+	}
+	if len(f.Nodes) != 2 || f.Nodes[0].State != Ready || !strings.HasPrefix(f.Nodes[0].Kind, "6.12, ") || f.Nodes[1].State != NoAgent {
+		t.Errorf("%+v", f.Nodes)
+	}
+}
+
+// TestConclude goes by the pod alone where no agent answers.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	exempt := func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/inject"] = "false" }
+	notPlaced := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	faulty := &NodeEvidence{State: Faulty, Reasons: []string{"down"}}
+	for name, tt := range map[string]struct {
+		change   func(*corev1.Pod)
+		evidence Evidence
+		state    report.PodState
+		cause    string
+	}{
+		"not placed":             {notPlaced, Evidence{}, report.NotScheduled, "the scheduler has not chosen a node"},
+		"not placed, not meshed": {func(pod *corev1.Pod) { notPlaced(pod); pod.Annotations = nil }, Evidence{}, report.NotScheduled, "the scheduler"},
+		"not placed, exempt":     {func(pod *corev1.Pod) { notPlaced(pod); exempt(pod) }, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
+		"exempt":                 {exempt, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
+		"no answer":              {nil, Evidence{Node: faulty}, report.Unknown, "the agent of its node did not answer: down"},
+		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, report.Unknown, "no guard examines the pods"},
+	} {
+		pod := newPod("n1", "web", tt.change)
+		e := Explanation{Pod: "shop/web", State: report.Unknown, Evidence: tt.evidence}
+		if e.conclude(&pod, config.Meshes(), podEvents{}, false); e.State != tt.state || !strings.HasPrefix(e.Cause, tt.cause) || e.Next == "" {
+			t.Errorf("%s: %s, %s, %s", name, e.State, e.Cause, e.Next)
+		}
+	}
+}
