@@ -180,7 +180,7 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
 	}
-	return &obstacle{Failed, late + e.Cause, e.Next}
+	return &obstacle{Failed, late + e.Finding.Reason, e.Finding.Next}
 }
 
 // packArchive packs one report for the failures of all modes, while the pods are there.

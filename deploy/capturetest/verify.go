@@ -34,7 +34,7 @@ func (r *run) verify(ctx context.Context, checks []check, observations []validat
 				explained[wrong.pod] = true
 				e := r.explain(ctx, wrong.pod)
 				r.report.Notes = append(r.report.Notes,
-					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Cause))
+					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Finding.Reason))
 			}
 		}
 		r.report.Results = append(r.report.Results, result)
@@ -45,7 +45,9 @@ func (r *run) verify(ctx context.Context, checks []check, observations []validat
 func (r *run) explain(ctx context.Context, pod string) *fleet.Explanation {
 	e, err := r.Explain(ctx, r.namespace, r.name(pod))
 	if err != nil {
-		return &fleet.Explanation{State: report.Unknown, Cause: err.Error()}
+		return &fleet.Explanation{State: report.Unknown, Finding: report.Finding{
+			Code: report.Unknown, Severity: report.NotKnown, Reason: err.Error(),
+		}}
 	}
 	return e
 }

@@ -35,7 +35,7 @@ type explainCase struct {
 	fails  error
 	denied string // a resource that may not be listed
 
-	state             report.PodState
+	state             report.Code
 	cause, next       string
 	evidence, without []string
 	container         string // in which the command is executed; empty for none
@@ -117,7 +117,7 @@ func meshed(change func(*corev1.Pod)) *corev1.Pod {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
-	answer := func(state report.PodState, because string, add *record.Record) *report.Explanation {
+	answer := func(state report.Code, because string, add *record.Record) *report.Explanation {
 		return &report.Explanation{Form: report.ExplanationForm, Namespace: "shop", Name: "web", UID: "uid-1", Examined: state != "", State: state, Because: because, Add: add}
 	}
 	byBackend := func(backend string) *record.Record {
@@ -267,8 +267,8 @@ func (c *explainCase) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.State != c.state || !strings.Contains(e.Cause, c.cause) || !strings.Contains(e.Next, c.next) || e.Next == "" {
-		t.Errorf("state %q, cause %q, next %q", e.State, e.Cause, e.Next)
+	if e.State != c.state || !strings.Contains(e.Finding.Reason, c.cause) || !strings.Contains(e.Finding.Next, c.next) || e.Finding.Next == "" {
+		t.Errorf("state %q, cause %q, next %q", e.State, e.Finding.Reason, e.Finding.Next)
 	}
 	if executed != c.container {
 		t.Errorf("executed in %q, want %q", executed, c.container)
@@ -284,7 +284,7 @@ func (c *explainCase) run(t *testing.T) {
 			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence)
 		}
 	}
-	if good := e.Good(); good == slices.Contains([]report.PodState{report.Gone, report.Unknown, report.Uncaptured, report.Drifted, report.NotStarted, report.NotScheduled}, c.state) {
+	if good := e.Good(); good == slices.Contains([]report.Code{report.Gone, report.Unknown, report.Uncaptured, report.Drifted, report.NotStarted, report.NotScheduled}, c.state) {
 		t.Errorf("%s is good: %v", c.state, good)
 	}
 }

@@ -31,7 +31,7 @@ func sampleCluster(t *testing.T) *cluster {
 	c := newCluster(t)
 	c.set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}
 	c.addNode("node-1", time.Minute, state(&report.Pods{
-		States: map[report.PodState]int{report.Captured: 1, report.Uncaptured: 1, report.Outdated: 1, report.Exempt: 1},
+		States: map[report.Code]int{report.Captured: 1, report.Uncaptured: 1, report.Outdated: 1, report.Exempt: 1},
 		Exempt: map[capture.ExemptionCause]int{capture.InjectFalse: 1},
 		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "cart", State: report.Uncaptured},

@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"plugin/capture-cni":                  {"config", "plugin/verbs"},
 	"plugin/capture-cni-lookup":           {"config", "plugin/capture", "plugin/capture-cni-lookup/apiclient", "plugin/lookup", "plugin/trust"},
 	"install/host":                        {"plugin/trust"},
-	"install/backend":                     {"config", "install/host", "plugin/capture", "plugin/nfnetlink", "plugin/podnet"},
+	"install/backend":                     {"config", "install/host", "install/report", "plugin/capture", "plugin/nfnetlink", "plugin/podnet"},
 	"install/metrics":                     {},
 	"install/trace":                       {"plugin/capture"},
 	"install/kernel":                      {"config", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/nlsocket", "plugin/podnet", "plugin/xtables"},
