@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -123,7 +124,7 @@ func TestExplain(t *testing.T) {
 	byBackend := func(backend string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Captured, Backend: backend}
 	}
-	failed := func(reason record.Reason, message string) *record.Record {
+	failed := func(reason capture.Reason, message string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Failed, Reason: reason, Message: message}
 	}
 	ofEarlier := func(add *record.Record) *report.Explanation {
@@ -141,13 +142,13 @@ func TestExplain(t *testing.T) {
 			state: "uncaptured", cause: "no rules of the plugin", next: "guard.policy=inPlace", container: GuardContainer,
 		},
 		"an ADD that fails": {
-			pod: notStarted(), agent: both, answer: answer("", "", failed(record.Annotations, `excludeOutboundPorts is "http": expected ports`)),
+			pod: notStarted(), agent: both, answer: answer("", "", failed(capture.ReasonAnnotations, `excludeOutboundPorts is "http": expected ports`)),
 			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts")},
 			state:  "not started", cause: `its ADD fails: excludeOutboundPorts is "http": expected ports`, next: "correct the annotations",
 			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, container: GuardContainer,
 		},
 		"the record of an earlier pod of that name": {
-			pod: notStarted(), agent: both, answer: ofEarlier(failed(record.Lookup, "an earlier fault")),
+			pod: notStarted(), agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "an earlier fault")),
 			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
 		},
 		"another plugin that fails": {
@@ -160,7 +161,7 @@ func TestExplain(t *testing.T) {
 			evidence: []string{"attempt 5", "attempt 4", "attempt 1", "last at 2026-01-02T03:05:00Z"}, without: []string{"attempt 0", "of another"}, container: GuardContainer,
 		},
 		"gone": {
-			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(record.Lookup, "no answer")),
+			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "no answer")),
 			state: "gone", cause: "its last ADD failed: no answer", next: "kubectl get pods", evidence: []string{"event: Warning CaptureFailed"}, container: GuardContainer,
 		},
 		"never made": {state: "gone", cause: "no such pod exists", next: "kubectl get pods --namespace shop"},
@@ -217,7 +218,7 @@ func TestExplain(t *testing.T) {
 		},
 		"an ADD that failed at another time zone, with several lines": {
 			pod: notStarted(), agent: both,
-			answer: answer("", "", &record.Record{Time: addedAt.In(time.FixedZone("", 3600)), Verdict: record.Failed, Reason: record.Annotations, Message: "a is wrong\nb is wrong\nstate        captured"}),
+			answer: answer("", "", &record.Record{Time: addedAt.In(time.FixedZone("", 3600)), Verdict: record.Failed, Reason: capture.ReasonAnnotations, Message: "a is wrong\nb is wrong\nstate        captured"}),
 			state:  "not started", cause: "a is wrong\nb is wrong\nstate", next: "correct the annotations", evidence: []string{"last ADD     2026-01-02T03:04:05Z: failed (annotations): a is wrong\n             b is wrong\n             state"}, container: GuardContainer,
 		},
 		"an agent that knows more": {

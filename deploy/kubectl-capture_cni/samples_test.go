@@ -74,7 +74,7 @@ func TestSamples(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
 	failing := sampleExplanation(t, c, "pay", report.Explanation{Add: &record.Record{
-		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: record.Annotations, Code: 100,
+		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: capture.ReasonAnnotations, Code: 100,
 		Message: `annotation traffic.sidecar.istio.io/excludeOutboundPorts: "http": "http": expected a decimal port number from 0 to 65535`,
 	}})
 	const document = "../guides/debug.md"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -42,7 +43,7 @@ func (o *outbox) requestEviction(w *watched) {
 func recordOf(w *watched, verdict record.Verdict, state report.Code) record.Record {
 	return record.Record{
 		Time: time.Now(), Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID,
-		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
+		Verdict: verdict, Reason: capture.Reason(state), Message: message(verdict, state, w.finding.Reason),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -118,7 +119,7 @@ func TestOutbox(t *testing.T) {
 	for _, tt := range []struct {
 		finding report.Finding
 		verdict record.Verdict
-		reason  record.Reason
+		reason  capture.Reason
 		says    string
 	}{
 		{finding(report.Captured, ""), "", "", ""},
@@ -156,7 +157,7 @@ func TestOutbox(t *testing.T) {
 		}
 		r := got[0]
 		if r.Verdict != tt.verdict || r.Reason != tt.reason || !strings.Contains(r.Message, tt.says) || !strings.Contains(r.Message, tt.finding.Reason) ||
-			r.Pod != (record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
+			r.Pod != (capture.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
 			t.Errorf("%v: sent %+v", tt.finding, r)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // checked is what the last reconciliation found.
@@ -75,7 +75,7 @@ func (k *Keeper) Ready(ctx context.Context) error {
 
 // Accepts returns why pods should not start yet: what is wrong with the node, or why
 // the canary failed for the agent's own pod.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef) error {
+func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	if err := k.Ready(ctx); err != nil {
 		return err
 	}

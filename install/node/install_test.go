@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 const (
@@ -184,7 +184,7 @@ func TestVerifyForm(t *testing.T) {
 
 // TestOwner names the agent that holds the node, and the release that owns it.
 func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
-	for holder, pod := range map[string]record.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
+	for holder, pod := range map[string]capture.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
 		n, _ := wholeNode(t, func(s *Settings) { s.Credentials.Pod, s.Owner = pod, "mine" })
 		lab.Check(t, n.Uninstall(true, false)) // without a state directory
 		lock, err := n.Claim()

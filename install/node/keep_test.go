@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 const ptpPath = "/etc/cni/net.d/10-ptp.conflist"
@@ -182,7 +182,7 @@ func TestReports(t *testing.T) {
 		if err := k.Ready(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
 			t.Errorf("ready: %v", err)
 		}
-		if err := k.Accepts(t.Context(), record.PodRef{}); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
+		if err := k.Accepts(t.Context(), capture.PodRef{}); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
 			t.Errorf("accepts: %v", err)
 		}
 		k.SetTainted(true)

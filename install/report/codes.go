@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Code names one kind of finding. Codes are stable. Those of pods' states are also label values
@@ -67,10 +67,10 @@ var partCodes = map[string]Code{
 func CodeOfPart(part string) Code { return partCodes[part] }
 
 // addCodes are the codes of ADDs that failed.
-var addCodes = map[record.Reason]Code{
-	record.Annotations: AddAnnotations, record.Refused: AddRefused, record.Lookup: AddLookup, record.Configuration: AddConfiguration,
-	record.Input: AddInput, record.Kernel: AddKernel, record.Gone: AddGone,
+var addCodes = map[capture.Reason]Code{
+	capture.ReasonAnnotations: AddAnnotations, capture.ReasonRefused: AddRefused, capture.ReasonLookup: AddLookup,
+	capture.ReasonConfiguration: AddConfiguration, capture.ReasonInput: AddInput, capture.ReasonKernel: AddKernel, capture.ReasonGone: AddGone,
 }
 
 // CodeOfAdd returns the code of an ADD that failed for a reason.
-func CodeOfAdd(reason record.Reason) Code { return cmp.Or(addCodes[reason], AddFailed) }
+func CodeOfAdd(reason capture.Reason) Code { return cmp.Or(addCodes[reason], AddFailed) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestCodes walks all codes: each constant has one meaning, of whole sentences of at most 15 words,
@@ -62,9 +62,9 @@ func TestCodes(t *testing.T) {
 // TestCodeOfAdd knows each reason for which an ADD fails.
 func TestCodeOfAdd(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[record.Reason]Code{
-		record.Input: AddInput, record.Configuration: AddConfiguration, record.Lookup: AddLookup, record.Annotations: AddAnnotations,
-		record.Refused: AddRefused, record.Gone: AddGone, record.Kernel: AddKernel, "": AddFailed, "later": AddFailed,
+	for reason, want := range map[capture.Reason]Code{
+		capture.ReasonInput: AddInput, capture.ReasonConfiguration: AddConfiguration, capture.ReasonLookup: AddLookup, capture.ReasonAnnotations: AddAnnotations,
+		capture.ReasonRefused: AddRefused, capture.ReasonGone: AddGone, capture.ReasonKernel: AddKernel, "": AddFailed, "later": AddFailed,
 	} {
 		if got := CodeOfAdd(reason); got != want {
 			t.Errorf("%q: %s, want %s", reason, got, want)
