@@ -158,7 +158,7 @@ func TestOracleCiliumExclusive(t *testing.T) {
 	}{
 		{"insert", "Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive, Cilium also removes the entry from its own list"},
 		{"owned", "Cilium renamed 00-capture-cni.conflist.cilium_bak: with cni.exclusive, Cilium also renames the agent's list"},
-		{"auto", "Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive, Cilium removes entries from its own list"},
+		{"auto", "note: Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive, Cilium removes entries from its own list"},
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
 			t.Parallel()

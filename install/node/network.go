@@ -33,8 +33,8 @@ func (p *preflight) exclusive(net *host.Dir) {
 	if renamed == "" {
 		return
 	}
-	p.found = append(p.found, report.CheckExclusive(
-		p.settings.Mode, "Cilium renamed "+renamed, p.runtime.LoadsDropIns(), p.runtime.IgnoresDropIns())...)
+	// That the runtime loads drop-ins is not certain: its list can forbid them.
+	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.IgnoresDropIns())...)
 }
 
 // modes looks for network configurations that are more open than the CIS Kubernetes
