@@ -331,6 +331,27 @@ func describe(e Evidence) string {
 	return out.String()
 }
 
+// TestForm pins the answers of status, explain and precheck: each key of 0.3 is there, next to the code.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	one := report.Finding{Code: report.EntryMissing, Severity: report.Problem, Subject: "entry", Reason: "no list", Next: "wait"}
+	node := NodeEvidence{State: Faulty, Findings: report.Findings{one}, Version: "v1"}
+	for want, value := range map[string]any{
+		`{"name":"n","state":"faulty","meshed":0,"reasons":["entry: no list"],"codes":["entry-missing"],"nextStep":"wait"}`: Node{
+			Name: "n", State: Faulty, Findings: node.Findings,
+		},
+		`{"pod":"shop/web","node":"n","state":"drifted","cause":"a rule more","code":"drifted",` +
+			`"evidence":{"node":{"state":"faulty","reasons":["entry: no list"],"codes":["entry-missing"],"nextStep":"wait","version":"v1"}},"nextStep":"look"}`: Explanation{
+			Pod: "shop/web", Node: "n", State: report.Drifted, Finding: report.Finding{Code: report.Drifted, Reason: "a rule more", Next: "look"}, Evidence: Evidence{Node: &node},
+		},
+		`{"code":"entry-missing","level":"problem","subject":"entry","text":"no list","nextStep":"wait"}`: one,
+	} {
+		if got, err := json.Marshal(value); err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 // TestExemptIsAdvised says for every cause of an exemption what an operator can do.
 func TestExemptIsAdvised(t *testing.T) {
 	t.Parallel()

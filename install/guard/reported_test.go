@@ -89,3 +89,14 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// TestRepairIsReportedOnce examines a pod again after a repair: no second record tells of it.
+func TestRepairIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	_, g := newPodNode(t, Settings{Policy: InPlace, Socket: t.TempDir() + "/s"})
+	w := examined("web", finding(report.Exempt, ""))
+	w.sandbox.Namespace, w.repaired = "excluded", report.Drifted
+	if g.revisit(t.Context(), w); w.repaired != "" || len(g.outbox.queue) > 0 {
+		t.Errorf("repaired from %q, and queued %+v", w.repaired, g.outbox.queue)
+	}
+}

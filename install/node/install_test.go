@@ -163,7 +163,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestVerifyForm pins the answer of verify, which scripts of earlier releases read, with the codes
+// TestVerifyForm pins the answers of verify and preflight, which scripts of earlier releases read, with the codes
 // that it has gained.
 func TestVerifyForm(t *testing.T) {
 	t.Parallel()
@@ -179,6 +179,16 @@ func TestVerifyForm(t *testing.T) {
 		if got, err := json.Marshal(found); err != nil || string(got) != want {
 			t.Errorf("%s, %v, want %s", got, err, want)
 		}
+	}
+	const preflight = `[{"what":"a","do":"b","serious":true,"code":"read-only"},{"what":"c","do":"d","serious":false,"code":"selinux"}]`
+	found := report.Findings{
+		{Code: report.ReadOnly, Severity: report.Problem, Reason: "a", Next: "b"}, {Code: report.SELinux, Severity: report.Note, Reason: "c", Next: "d"},
+	}
+	if got, err := json.Marshal(Answers(found)); err != nil || string(got) != preflight {
+		t.Errorf("%s, %v, want %s", got, err, preflight)
+	}
+	if got, err := json.Marshal(Answers(nil)); err != nil || string(got) != "[]" {
+		t.Errorf("nothing is %s, %v", got, err)
 	}
 }
 
