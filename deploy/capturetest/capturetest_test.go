@@ -17,7 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/validate"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
@@ -39,7 +39,7 @@ func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 	return &Test{
 		Client: s.start(t), Fleet: f, Modes: []Mode{Redirect, TProxy}, Timeout: time.Minute, Poll: time.Millisecond, Progress: t.Logf,
 		Explain: func(_ context.Context, namespace, pod string) (*fleet.Explanation, error) {
-			return &fleet.Explanation{State: "uncaptured", Cause: "explained " + namespace + "/" + pod, Next: "do this"}, nil
+			return &fleet.Explanation{State: "uncaptured", Finding: report.Finding{Reason: "explained " + namespace + "/" + pod, Next: "do this"}}, nil
 		},
 		Archive: func(_ context.Context, nodes []string) (string, error) {
 			if s.of("pods") == 0 {
@@ -128,10 +128,10 @@ func TestPasses(t *testing.T) {
 func TestFails(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
-	s.observe = func(to netip.AddrPort, mode Mode) validate.Observation {
+	s.observe = func(to netip.AddrPort, mode Mode) report.TestObservation {
 		o := asCaptured(to, mode)
 		if to.Addr().Is6() {
-			o.Lines = slices.DeleteFunc(o.Lines, func(l validate.Line) bool { return l.By == "client/outbound" })
+			o.Lines = slices.DeleteFunc(o.Lines, func(l report.TestLine) bool { return l.By == "client/outbound" })
 		}
 		return o
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/validate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // check is one connection from client to server, and the proxies that it must pass.
@@ -67,41 +67,41 @@ type fault struct {
 }
 
 // verify compares what a connection met with what it must meet.
-func (c check) verify(o validate.Observation, mode Mode) (wrong fault, ok bool) {
-	lines := map[string]validate.Line{}
+func (c check) verify(o report.TestObservation, mode Mode) (wrong fault, ok bool) {
+	lines := map[string]report.TestLine{}
 	for _, line := range o.Lines {
 		lines[line.By] = line
 	}
-	out, passedOut := lines[validate.ProxyName(validate.Client, validate.Outbound)]
-	in, passedIn := lines[validate.ProxyName(validate.Server, validate.Inbound)]
-	app, answered := lines[validate.Application]
+	out, passedOut := lines[report.TestProxy(report.TestClient, "outbound")]
+	in, passedIn := lines[report.TestProxy(report.TestServer, "inbound")]
+	app, answered := lines[report.TestApplication]
 	met := "it met " + path(o.Lines)
 	switch {
 	case c.outbound && !passedOut && len(o.Lines) > 0:
-		return fault{"the connection bypassed the client's proxy: " + met, validate.Client}, false
+		return fault{"the connection bypassed the client's proxy: " + met, report.TestClient}, false
 	case !c.outbound && passedOut:
-		return fault{"the connection to an excluded port was captured at the client: " + met, validate.Client}, false
+		return fault{"the connection to an excluded port was captured at the client: " + met, report.TestClient}, false
 	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket has chosen the backend before
-		return fault{fmt.Sprintf("the client's proxy saw the original destination %s, not %s", out.Original, c.to), validate.Client}, false
+		return fault{fmt.Sprintf("the client's proxy saw the original destination %s, not %s", out.Original, c.to), report.TestClient}, false
 	case !answered && len(lines) == 0:
 		return fault{"neither a proxy nor the application answered: " + o.Fault, ""}, false
 	case c.inbound && !passedIn && answered:
-		return fault{"the connection bypassed the server's proxy: " + met, validate.Server}, false
+		return fault{"the connection bypassed the server's proxy: " + met, report.TestServer}, false
 	case !c.inbound && passedIn:
-		return fault{"the connection to an excluded port was captured at the server: " + met, validate.Server}, false
+		return fault{"the connection to an excluded port was captured at the server: " + met, report.TestServer}, false
 	case passedIn && in.Original != c.backend:
-		return fault{fmt.Sprintf("the server's proxy saw the original destination %s, not %s", in.Original, c.backend), validate.Server}, false
+		return fault{fmt.Sprintf("the server's proxy saw the original destination %s, not %s", in.Original, c.backend), report.TestServer}, false
 	case !answered:
 		return fault{fmt.Sprintf("the application did not answer: %s: %s", met, o.Fault), ""}, false
 	case mode == TProxy && passedIn && app.Client != in.Client:
 		return fault{fmt.Sprintf("the application saw a connection from %s, not from the client's address %s",
-			app.Client, in.Client), validate.Server}, false
+			app.Client, in.Client), report.TestServer}, false
 	}
 	return fault{}, true
 }
 
 // path returns what a connection met, in words.
-func path(lines []validate.Line) string {
+func path(lines []report.TestLine) string {
 	var names []string
 	for _, line := range lines {
 		name := line.By

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/validate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestJudge accepts what captured connections meet, and nothing else.
@@ -20,27 +20,27 @@ func TestJudge(t *testing.T) {
 	service := map[string]netip.Addr{"IPv4": netip.MustParseAddr("10.96.0.7")}
 	checks := newChecks(server, service, ports{8080, 8081, 8082}, config.DefaultSettings())
 	toService, toPod, directOut, directIn := checks[0], checks[1], checks[2], checks[3]
-	without := func(by string) func(*validate.Observation) {
-		return func(o *validate.Observation) {
-			o.Lines = slices.DeleteFunc(o.Lines, func(l validate.Line) bool { return l.By == by })
+	without := func(by string) func(*report.TestObservation) {
+		return func(o *report.TestObservation) {
+			o.Lines = slices.DeleteFunc(o.Lines, func(l report.TestLine) bool { return l.By == by })
 		}
 	}
-	original := func(by, to string) func(*validate.Observation) {
-		return func(o *validate.Observation) {
-			i := slices.IndexFunc(o.Lines, func(l validate.Line) bool { return l.By == by })
+	original := func(by, to string) func(*report.TestObservation) {
+		return func(o *report.TestObservation) {
+			i := slices.IndexFunc(o.Lines, func(l report.TestLine) bool { return l.By == by })
 			o.Lines[i].Original = netip.MustParseAddrPort(to)
 		}
 	}
-	captured := func(by, to string) func(*validate.Observation) {
-		return func(o *validate.Observation) {
-			o.Lines = append([]validate.Line{{By: by, Original: netip.MustParseAddrPort(to)}}, o.Lines...)
+	captured := func(by, to string) func(*report.TestObservation) {
+		return func(o *report.TestObservation) {
+			o.Lines = append([]report.TestLine{{By: by, Original: netip.MustParseAddrPort(to)}}, o.Lines...)
 		}
 	}
 	for _, tt := range []struct {
 		name   string
 		check  check
 		mode   Mode
-		change func(*validate.Observation)
+		change func(*report.TestObservation)
 		cause  string // "": passed
 		pod    string
 	}{
@@ -57,13 +57,13 @@ func TestJudge(t *testing.T) {
 		{"captured all the same, inbound", directIn, Redirect, captured("server/inbound", "10.244.0.2:8082"), "captured at the server", "server"},
 		{"wrong original destination, outbound", toService, Redirect, original("client/outbound", "10.244.0.2:80"), "saw the original destination 10.244.0.2:80", "client"},
 		{"wrong original destination, inbound", toService, Redirect, original("server/inbound", "10.96.0.7:80"), "saw the original destination 10.96.0.7:80", "server"},
-		{"transparent, from the proxy's address", toPod, TProxy, func(o *validate.Observation) { o.Lines[2].Client = netip.MustParseAddr("127.0.0.6") }, "from 127.0.0.6", "server"},
-		{"no answer", toPod, Redirect, func(o *validate.Observation) { o.Lines, o.Fault = nil, "timeout" }, "neither a proxy nor the application answered: timeout", ""},
-		{"no application", toPod, Redirect, func(o *validate.Observation) {
+		{"transparent, from the proxy's address", toPod, TProxy, func(o *report.TestObservation) { o.Lines[2].Client = netip.MustParseAddr("127.0.0.6") }, "from 127.0.0.6", "server"},
+		{"no answer", toPod, Redirect, func(o *report.TestObservation) { o.Lines, o.Fault = nil, "timeout" }, "neither a proxy nor the application answered: timeout", ""},
+		{"no application", toPod, Redirect, func(o *report.TestObservation) {
 			o.Lines, o.Fault = o.Lines[:2], "ended"
 			o.Lines[1].Fault = "refused"
 		}, "it met client/outbound, then server/inbound (refused): ended", ""},
-		{"nothing observed", toPod, Redirect, func(o *validate.Observation) { *o = validate.Observation{} }, "neither", ""},
+		{"nothing observed", toPod, Redirect, func(o *report.TestObservation) { *o = report.TestObservation{} }, "neither", ""},
 	} {
 		o := asCaptured(tt.check.to, tt.mode)
 		if tt.change != nil {

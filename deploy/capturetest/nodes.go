@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // allNodes stands for all nodes with an agent.
@@ -91,12 +92,12 @@ func notReady(f *fleet.Fleet) error {
 func notesOn(nodes []fleet.Node) (notes []string) {
 	for _, node := range nodes {
 		if !node.State.Good() {
-			notes = append(notes, describe(node)+"; next: "+cmp.Or(node.Next, "kubectl capture-cni status --wait"))
+			notes = append(notes, describe(node)+"; next: "+cmp.Or(node.Findings.Next(), "kubectl capture-cni status --wait"))
 		}
 	}
 	return notes
 }
 
 func describe(node fleet.Node) string {
-	return fmt.Sprintf("node %s is %s: %s", node.Name, node.State, strings.Join(node.Reasons, ", "))
+	return fmt.Sprintf("node %s is %s: %s", node.Name, node.State, strings.Join(node.Findings.Each(report.Finding.Summary), ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func namesOf(nodes []fleet.Node) (names []string) {
@@ -27,7 +28,7 @@ func TestChoose(t *testing.T) {
 	ready := func(nodes ...fleet.Node) *fleet.Fleet { return &fleet.Fleet{Namespace: "mesh", Nodes: nodes} }
 	a1, a2, b1, removed := node("a1", "a", fleet.Ready), node("a2", "a", fleet.Ready), node("b1", "b", fleet.Ready), node("old", "c", fleet.Removed)
 	faulty := node("bad", "a", fleet.Faulty)
-	faulty.Reasons, faulty.Next = []string{"ImagePullBackOff"}, "describe it"
+	faulty.Findings = report.Findings{{Code: report.AgentFailing, Reason: "ImagePullBackOff", Next: "describe it"}}
 	rolling := ready(a1)
 	rolling.DaemonSets = []fleet.DaemonSet{{Name: "set", Observed: true, Desired: 2, Updated: 1, Ready: 1, Unavailable: 1}}
 	many := ready(faulty, faulty, faulty, faulty, faulty)

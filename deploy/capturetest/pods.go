@@ -16,7 +16,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 // ports are those of the server's application.
@@ -53,7 +52,7 @@ func (r *run) server() *corev1.Pod {
 	for _, port := range []uint16{r.ports.captured, r.ports.directOutbound, r.ports.directInbound} {
 		command = append(command, fmt.Sprintf("--port=%d", port))
 	}
-	pod := r.pod(validate.Server, r.nodes[1].Name, command)
+	pod := r.pod(report.TestServer, r.nodes[1].Name, command)
 	pod.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = fmt.Sprint(r.ports.directInbound)
 	return pod
 }
@@ -65,7 +64,7 @@ func (r *run) client(checks []check) *corev1.Pod {
 			command = append(command, "--to="+c.to.String())
 		}
 	}
-	pod := r.pod(validate.Client, r.nodes[0].Name, command)
+	pod := r.pod(report.TestClient, r.nodes[0].Name, command)
 	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = fmt.Sprint(r.ports.directOutbound)
 	return pod
 }
@@ -143,7 +142,7 @@ func (r *run) container(name string, command []string, user, group int64) corev1
 
 // service returns the server's Service, with an address of each family that the cluster has.
 func (r *run) service() *corev1.Service {
-	name := r.name(validate.Server)
+	name := r.name(report.TestServer)
 	return &corev1.Service{
 		ObjectMeta: testMeta(r.namespace, name, r.until),
 		Spec: corev1.ServiceSpec{

@@ -14,7 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/validate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // run is the test of one mode.
@@ -76,7 +76,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 }
 
 // connect starts the pods, and returns what the client observed.
-func (r *run) connect(ctx context.Context) ([]check, []validate.Observation, error) {
+func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, error) {
 	if r.Namespace == "" {
 		r.Progress("%s: creating namespace %s", r.step, r.namespace)
 		if _, err := create(ctx, r, newNamespace(r.namespace, r.mode, r.until)); err != nil {
@@ -96,7 +96,7 @@ func (r *run) connect(ctx context.Context) ([]check, []validate.Observation, err
 	if err != nil {
 		return nil, nil, err
 	}
-	observations, err := validate.Decode(stateOf(client).application.Message)
+	observations, err := report.DecodeTest(stateOf(client).application.Message)
 	if err != nil {
 		return nil, nil, &obstacle{Failed, err.Error(), "if the agents are older than this plugin: --image"}
 	}
@@ -180,7 +180,7 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
 	}
-	return &obstacle{Failed, late + e.Cause, e.Next}
+	return &obstacle{Failed, late + e.Finding.Reason, e.Finding.Next}
 }
 
 // packArchive packs one report for the failures of all modes, while the pods are there.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/validate"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // apiServer stores objects by path. Its pods start at once, and those of clients end with
@@ -26,7 +26,7 @@ type apiServer struct {
 	objects map[string]any
 	created []*corev1.Pod
 	refuses func(method, path string, pod *corev1.Pod) string // why; "": it does not
-	observe func(to netip.AddrPort, mode Mode) validate.Observation
+	observe func(to netip.AddrPort, mode Mode) report.TestObservation
 	stuck   string // part of the name of pods that do not start
 	admit   func(*corev1.Pod)
 	keeps   bool // deletes nothing
@@ -133,13 +133,13 @@ func (s *apiServer) run(pod *corev1.Pod) {
 		return
 	}
 	ip := "10.244.0.1"
-	if strings.HasSuffix(pod.Name, validate.Server) {
+	if strings.HasSuffix(pod.Name, report.TestServer) {
 		ip = "10.244.0.2"
 	}
 	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}, {IP: strings.Replace(ip, "10.244.0.", "fd00:244::", 1)}}
 	for _, container := range pod.Spec.Containers {
 		status := corev1.ContainerStatus{Name: container.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
-		if strings.HasSuffix(pod.Name, validate.Client) && container.Name == application {
+		if strings.HasSuffix(pod.Name, report.TestClient) && container.Name == application {
 			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: s.message(pod, container.Command)}}
 		}
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
@@ -147,18 +147,18 @@ func (s *apiServer) run(pod *corev1.Pod) {
 }
 
 func (s *apiServer) message(pod *corev1.Pod, command []string) string {
-	var observations []validate.Observation
+	var observations []report.TestObservation
 	for _, argument := range command {
 		if to, ok := strings.CutPrefix(argument, "--to="); ok {
 			observations = append(observations, s.observe(netip.MustParseAddrPort(to), Mode(pod.Annotations["sidecar.istio.io/interceptionMode"])))
 		}
 	}
-	message, _ := validate.Encode(observations)
+	message, _ := report.EncodeTest(observations)
 	return string(message)
 }
 
 // asCaptured is what a connection meets where capture works.
-func asCaptured(to netip.AddrPort, mode Mode) validate.Observation {
+func asCaptured(to netip.AddrPort, mode Mode) report.TestObservation {
 	client, server, inside := "10.244.0.1", "10.244.0.2", "127.0.0.6"
 	if to.Addr().Is6() {
 		client, server, inside = "fd00:244::1", "fd00:244::2", "::6"
@@ -170,15 +170,15 @@ func asCaptured(to netip.AddrPort, mode Mode) validate.Observation {
 	if to.Port() == servicePort {
 		backend = netip.AddrPortFrom(netip.MustParseAddr(server), 8080)
 	}
-	o := validate.Observation{To: to}
+	o := report.TestObservation{To: to}
 	if to.Port() != 8081 {
-		o.Lines = append(o.Lines, validate.Line{By: validate.ProxyName(validate.Client, validate.Outbound), Client: from, Original: to})
+		o.Lines = append(o.Lines, report.TestLine{By: report.TestProxy(report.TestClient, "outbound"), Client: from, Original: to})
 	}
 	seen := from
 	if to.Port() != 8082 {
-		o.Lines = append(o.Lines, validate.Line{By: validate.ProxyName(validate.Server, validate.Inbound), Client: from, Original: backend})
+		o.Lines = append(o.Lines, report.TestLine{By: report.TestProxy(report.TestServer, "inbound"), Client: from, Original: backend})
 		seen = netip.MustParseAddr(inside)
 	}
-	o.Lines = append(o.Lines, validate.Line{By: validate.Application, Client: seen})
+	o.Lines = append(o.Lines, report.TestLine{By: report.TestApplication, Client: seen})
 	return o
 }

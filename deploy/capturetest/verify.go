@@ -9,16 +9,15 @@ import (
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/install/validate"
 )
 
 // verify adds the result of each check to the report.
-func (r *run) verify(ctx context.Context, checks []check, observations []validate.Observation) {
-	observed := map[netip.AddrPort]validate.Observation{}
+func (r *run) verify(ctx context.Context, checks []check, observations []report.TestObservation) {
+	observed := map[netip.AddrPort]report.TestObservation{}
 	for _, o := range observations {
 		observed[o.To] = o
 	}
-	nodes := map[string]string{validate.Client: r.nodes[0].Name, validate.Server: r.nodes[1].Name}
+	nodes := map[string]string{report.TestClient: r.nodes[0].Name, report.TestServer: r.nodes[1].Name}
 	explained := map[string]bool{}
 	for _, c := range checks {
 		result := Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
@@ -34,7 +33,7 @@ func (r *run) verify(ctx context.Context, checks []check, observations []validat
 				explained[wrong.pod] = true
 				e := r.explain(ctx, wrong.pod)
 				r.report.Notes = append(r.report.Notes,
-					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Cause))
+					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Finding.Reason))
 			}
 		}
 		r.report.Results = append(r.report.Results, result)
@@ -45,7 +44,9 @@ func (r *run) verify(ctx context.Context, checks []check, observations []validat
 func (r *run) explain(ctx context.Context, pod string) *fleet.Explanation {
 	e, err := r.Explain(ctx, r.namespace, r.name(pod))
 	if err != nil {
-		return &fleet.Explanation{State: report.Unknown, Cause: err.Error()}
+		return &fleet.Explanation{State: report.Unknown, Finding: report.Finding{
+			Code: report.Unknown, Severity: report.NotKnown, Reason: err.Error(),
+		}}
 	}
 	return e
 }

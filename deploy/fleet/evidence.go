@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,10 +40,18 @@ type PodEvidence struct {
 
 // NodeEvidence is the state of the pod's node, by its Lease and its agent.
 type NodeEvidence struct {
-	State   NodeState `json:"state"`
-	Reasons []string  `json:"reasons,omitempty"`
-	Next    string    `json:"nextStep,omitempty"`
-	Version string    `json:"version,omitempty"` // of the agent
+	State    NodeState
+	Findings report.Findings
+	Version  string // of the agent
+}
+
+// MarshalJSON returns the evidence with the reasons for the state, their codes, and the next step.
+func (n NodeEvidence) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		State NodeState `json:"state"`
+		answer
+		Version string `json:"version,omitempty"`
+	}{n.State, answerOf(n.Findings), n.Version})
 }
 
 // AgentEvidence is the answer of the agent on the pod's node.

@@ -5,6 +5,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,17 +17,29 @@ import (
 
 // Explanation says how a pod is captured, and why.
 type Explanation struct {
-	Pod      string          `json:"pod"`
-	Node     string          `json:"node,omitempty"`
-	State    report.PodState `json:"state"`
-	Cause    string          `json:"cause,omitempty"`
-	Evidence Evidence        `json:"evidence"`
-	Next     string          `json:"nextStep,omitempty"`
+	Pod      string
+	Node     string
+	State    report.Code
+	Finding  report.Finding // why the pod is in that state
+	Evidence Evidence
+}
+
+// MarshalJSON returns the explanation in the form of all releases.
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Pod      string      `json:"pod"`
+		Node     string      `json:"node,omitempty"`
+		State    report.Code `json:"state"`
+		Cause    string      `json:"cause,omitempty"`
+		Code     report.Code `json:"code"`
+		Evidence Evidence    `json:"evidence"`
+		Next     string      `json:"nextStep,omitempty"`
+	}{e.Pod, e.Node, e.State, e.Finding.Reason, e.Finding.Code, e.Evidence, e.Finding.Next})
 }
 
 // Good reports whether nothing needs attention.
 func (e Explanation) Good() bool {
-	return e.State != report.Gone && e.State != report.NotScheduled && !e.State.IsMissing()
+	return e.State.Severity() == report.OK || e.State.Severity() == report.Note
 }
 
 // Unanswered returns how many sources are missing from which the state would follow, 0 if it
@@ -72,10 +85,7 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 		guarded = x.readNode(ctx, e, namespace, name)
 	}
 	e.conclude(pod, on, events, guarded)
-	if e.Next == "" { // outdated, changed or foreign
-		e.Next = advisePod(Pod{Namespace: namespace, Name: name, State: e.State})
-	}
-	e.Next = withNamespace(e.Next, x.Namespace)
+	e.Finding.Subject, e.Finding.Next = e.Pod, withNamespace(e.Finding.Next, x.Namespace)
 	return e, nil
 }
 
@@ -89,18 +99,17 @@ func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {
 }
 
 // whyNotInMesh returns why a pod was not injected, and what to do if it should be.
-func whyNotInMesh(pod *corev1.Pod) (cause, next string) {
+func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	const label = "sidecar.istio.io/inject"
 	switch {
 	case pod.Spec.HostNetwork:
-		return "it has the network of its node (hostNetwork), which is never captured", "none; a pod in the mesh needs a network of its own"
+		return report.HostNetwork, "it has the network of its node (hostNetwork), which is never captured"
 	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
-		return label + " is false: it was not injected", "none, if it is on purpose; else correct the label, and restart the pod"
+		return report.InjectFalse, label + " is false: it was not injected"
 	case inMesh(pod, config.Meshes()):
-		return "netconf.meshes does not name its mesh", "name it there, if the mesh's pods should be captured"
+		return report.MeshOff, "netconf.meshes does not name its mesh"
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
-		return "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does", "none"
+		return report.AmbientPod, "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does"
 	}
-	return "it has no annotation sidecar.istio.io/status, nor one of another mesh: no injector changed it at its creation",
-		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod"
+	return report.NotInjected, "it has no annotation sidecar.istio.io/status, nor one of another mesh: no injector changed it at its creation"
 }

@@ -79,7 +79,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		e.missing("node", "its Lease is not known: "+leaseErr.Error())
 	case err == nil:
 		node := o.node(e.Node, agent, lease)
-		e.Evidence.Node = &NodeEvidence{State: node.State, Reasons: node.Reasons, Next: node.Next, Version: node.Version}
+		e.Evidence.Node = &NodeEvidence{State: node.State, Findings: node.Findings, Version: node.Version}
 	}
 	if agent == nil { // as the node's state, or the error, says
 		return false

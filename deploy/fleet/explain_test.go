@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -35,7 +36,7 @@ type explainCase struct {
 	fails  error
 	denied string // a resource that may not be listed
 
-	state             report.PodState
+	state             report.Code
 	cause, next       string
 	evidence, without []string
 	container         string // in which the command is executed; empty for none
@@ -117,13 +118,13 @@ func meshed(change func(*corev1.Pod)) *corev1.Pod {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
-	answer := func(state report.PodState, because string, add *record.Record) *report.Explanation {
+	answer := func(state report.Code, because string, add *record.Record) *report.Explanation {
 		return &report.Explanation{Form: report.ExplanationForm, Namespace: "shop", Name: "web", UID: "uid-1", Examined: state != "", State: state, Because: because, Add: add}
 	}
 	byBackend := func(backend string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Captured, Backend: backend}
 	}
-	failed := func(reason record.Reason, message string) *record.Record {
+	failed := func(reason capture.Reason, message string) *record.Record {
 		return &record.Record{Time: addedAt, Verdict: record.Failed, Reason: reason, Message: message}
 	}
 	ofEarlier := func(add *record.Record) *report.Explanation {
@@ -141,13 +142,13 @@ func TestExplain(t *testing.T) {
 			state: "uncaptured", cause: "no rules of the plugin", next: "guard.policy=inPlace", container: GuardContainer,
 		},
 		"an ADD that fails": {
-			pod: notStarted(), agent: both, answer: answer("", "", failed(record.Annotations, `excludeOutboundPorts is "http": expected ports`)),
+			pod: notStarted(), agent: both, answer: answer("", "", failed(capture.ReasonAnnotations, `excludeOutboundPorts is "http": expected ports`)),
 			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts")},
 			state:  "not started", cause: `its ADD fails: excludeOutboundPorts is "http": expected ports`, next: "correct the annotations",
 			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, container: GuardContainer,
 		},
 		"the record of an earlier pod of that name": {
-			pod: notStarted(), agent: both, answer: ofEarlier(failed(record.Lookup, "an earlier fault")),
+			pod: notStarted(), agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "an earlier fault")),
 			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
 		},
 		"another plugin that fails": {
@@ -160,7 +161,7 @@ func TestExplain(t *testing.T) {
 			evidence: []string{"attempt 5", "attempt 4", "attempt 1", "last at 2026-01-02T03:05:00Z"}, without: []string{"attempt 0", "of another"}, container: GuardContainer,
 		},
 		"gone": {
-			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(record.Lookup, "no answer")),
+			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "no answer")),
 			state: "gone", cause: "its last ADD failed: no answer", next: "kubectl get pods", evidence: []string{"event: Warning CaptureFailed"}, container: GuardContainer,
 		},
 		"never made": {state: "gone", cause: "no such pod exists", next: "kubectl get pods --namespace shop"},
@@ -217,7 +218,7 @@ func TestExplain(t *testing.T) {
 		},
 		"an ADD that failed at another time zone, with several lines": {
 			pod: notStarted(), agent: both,
-			answer: answer("", "", &record.Record{Time: addedAt.In(time.FixedZone("", 3600)), Verdict: record.Failed, Reason: record.Annotations, Message: "a is wrong\nb is wrong\nstate        captured"}),
+			answer: answer("", "", &record.Record{Time: addedAt.In(time.FixedZone("", 3600)), Verdict: record.Failed, Reason: capture.ReasonAnnotations, Message: "a is wrong\nb is wrong\nstate        captured"}),
 			state:  "not started", cause: "a is wrong\nb is wrong\nstate", next: "correct the annotations", evidence: []string{"last ADD     2026-01-02T03:04:05Z: failed (annotations): a is wrong\n             b is wrong\n             state"}, container: GuardContainer,
 		},
 		"an agent that knows more": {
@@ -267,8 +268,8 @@ func (c *explainCase) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.State != c.state || !strings.Contains(e.Cause, c.cause) || !strings.Contains(e.Next, c.next) || e.Next == "" {
-		t.Errorf("state %q, cause %q, next %q", e.State, e.Cause, e.Next)
+	if e.State != c.state || !strings.Contains(e.Finding.Reason, c.cause) || !strings.Contains(e.Finding.Next, c.next) || e.Finding.Next == "" {
+		t.Errorf("state %q, cause %q, next %q", e.State, e.Finding.Reason, e.Finding.Next)
 	}
 	if executed != c.container {
 		t.Errorf("executed in %q, want %q", executed, c.container)
@@ -284,7 +285,7 @@ func (c *explainCase) run(t *testing.T) {
 			t.Errorf("%q is in the evidence:\n%s", unwanted, evidence)
 		}
 	}
-	if good := e.Good(); good == slices.Contains([]report.PodState{report.Gone, report.Unknown, report.Uncaptured, report.Drifted, report.NotStarted, report.NotScheduled}, c.state) {
+	if good := e.Good(); good == slices.Contains([]report.Code{report.Gone, report.Unknown, report.Uncaptured, report.Drifted, report.NotStarted, report.NotScheduled}, c.state) {
 		t.Errorf("%s is good: %v", c.state, good)
 	}
 }
@@ -328,6 +329,27 @@ func describe(e Evidence) string {
 		fmt.Fprintf(&out, "%s: %s\n", missing.Source, missing.Reason)
 	}
 	return out.String()
+}
+
+// TestForm pins the answers of status, explain and precheck: each key of 0.3 is there, next to the code.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	one := report.Finding{Code: report.EntryMissing, Severity: report.Problem, Subject: "entry", Reason: "no list", Next: "wait"}
+	node := NodeEvidence{State: Faulty, Findings: report.Findings{one}, Version: "v1"}
+	for want, value := range map[string]any{
+		`{"name":"n","state":"faulty","meshed":0,"reasons":["entry: no list"],"codes":["entry-missing"],"nextStep":"wait"}`: Node{
+			Name: "n", State: Faulty, Findings: node.Findings,
+		},
+		`{"pod":"shop/web","node":"n","state":"drifted","cause":"a rule more","code":"drifted",` +
+			`"evidence":{"node":{"state":"faulty","reasons":["entry: no list"],"codes":["entry-missing"],"nextStep":"wait","version":"v1"}},"nextStep":"look"}`: Explanation{
+			Pod: "shop/web", Node: "n", State: report.Drifted, Finding: report.Finding{Code: report.Drifted, Reason: "a rule more", Next: "look"}, Evidence: Evidence{Node: &node},
+		},
+		`{"code":"entry-missing","level":"problem","subject":"entry","text":"no list","nextStep":"wait"}`: one,
+	} {
+		if got, err := json.Marshal(value); err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
 }
 
 // TestExemptIsAdvised says for every cause of an exemption what an operator can do.

@@ -122,8 +122,8 @@ func TestNamedByLeases(t *testing.T) {
 	s.leases = append(s.leases, newLease("n1", 0, good(&named)))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	lab.Check(t, err)
-	want := Pod{Namespace: "shop", Name: "web", Node: "n1", State: report.Exempt, Cause: capture.NoProxy, Next: report.AdviceFor(capture.NoProxy)}
-	if !slices.Equal(f.Pods, []Pod{want}) || !slices.Equal(f.Notes, []string{"only the pods that Leases name are known"}) {
+	want := Pod{Namespace: "shop", Name: "web", Node: "n1", State: report.Exempt, Cause: capture.NoProxy, Next: report.NoProxy.Advice()}
+	if !slices.Equal(f.Pods, []Pod{want}) || !slices.Equal(f.Notes, []string{"only the pods that Leases name are known [permission-missing]"}) {
 		t.Errorf("%+v, notes %q", f.Pods, f.Notes)
 	}
 }
@@ -133,8 +133,8 @@ func TestNothingInstalled(t *testing.T) {
 	t.Parallel()
 	client := (&apiServer{}).start(t)
 	for namespace, want := range map[string]string{
-		"mesh":           "no DaemonSet of capture-cni is in namespace mesh: install capture-cni, or name its namespace by --agent-namespace",
-		DefaultNamespace: "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes",
+		"mesh":           "no DaemonSet of capture-cni is in namespace mesh: install capture-cni, or name its namespace by --agent-namespace [not-installed]",
+		DefaultNamespace: "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes [no-nodes]",
 	} {
 		f, err := Read(t.Context(), client, namespace)
 		lab.Check(t, err)
@@ -155,10 +155,10 @@ func TestRemovedNodes(t *testing.T) {
 		{Name: "mended", State: Ready, pods: &report.Pods{Repaired: 1, Omitted: 1}},
 	}}
 	want := []string{
-		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured",
-		"pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: gone",
-		"2 nodes have no guard that reports: whether their 3 pods of the mesh are captured is not known",
-		"1 more pods are not captured as desired: a Lease names 100 at most",
+		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured [pods-repaired]",
+		"pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: gone [mesh-outside]",
+		"2 nodes have no guard that reports: whether their 3 pods of the mesh are captured is not known [not reported]",
+		"1 more pods are not captured as desired: a Lease names 100 at most [pods-unnamed]",
 	}
 	if got := f.notes(newObserved(DefaultNamespace)); !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
@@ -214,11 +214,11 @@ func TestConclude(t *testing.T) {
 	t.Parallel()
 	exempt := func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/inject"] = "false" }
 	notPlaced := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
-	faulty := &NodeEvidence{State: Faulty, Reasons: []string{"down"}}
+	faulty := &NodeEvidence{State: Faulty, Findings: report.Findings{{Reason: "down"}}}
 	for name, tt := range map[string]struct {
 		change   func(*corev1.Pod)
 		evidence Evidence
-		state    report.PodState
+		state    report.Code
 		cause    string
 	}{
 		"not placed":             {notPlaced, Evidence{}, report.NotScheduled, "the scheduler has not chosen a node"},
@@ -230,8 +230,8 @@ func TestConclude(t *testing.T) {
 	} {
 		pod := newPod("n1", "web", tt.change)
 		e := Explanation{Pod: "shop/web", State: report.Unknown, Evidence: tt.evidence}
-		if e.conclude(&pod, config.Meshes(), podEvents{}, false); e.State != tt.state || !strings.HasPrefix(e.Cause, tt.cause) || e.Next == "" {
-			t.Errorf("%s: %s, %s, %s", name, e.State, e.Cause, e.Next)
+		if e.conclude(&pod, config.Meshes(), podEvents{}, false); e.State != tt.state || !strings.HasPrefix(e.Finding.Reason, tt.cause) || e.Finding.Next == "" {
+			t.Errorf("%s: %s, %+v", name, e.State, e.Finding)
 		}
 	}
 }

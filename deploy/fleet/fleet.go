@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -18,7 +19,7 @@ type Fleet struct {
 	Nodes      []Node      `json:"nodes"`      // by name
 	Pods       []Pod       `json:"pods"`       // of the mesh that are not captured as desired, the worst first
 
-	States map[report.PodState]int        `json:"states"` // pods of the mesh by state, as the guards report them
+	States map[report.Code]int            `json:"states"` // pods of the mesh by state, as the guards report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // exempt ones by cause
 	Notes  []string                       `json:"notes,omitempty"`
 
@@ -27,20 +28,41 @@ type Fleet struct {
 
 // Node is the state of one node.
 type Node struct {
-	Name     string       `json:"name"`
-	State    NodeState    `json:"state"`
-	Reasons  []string     `json:"reasons,omitempty"`
-	Kind     string       `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
-	Version  string       `json:"version,omitempty"`
-	Mode     report.Mode  `json:"mode,omitempty"`
-	Backend  string       `json:"backend,omitempty"`
-	Agent    string       `json:"agent,omitempty"`    // its pod
-	Reported time.Time    `json:"reported,omitzero"`  // when it last reported
-	Meshed   int          `json:"meshed"`             // pods of the mesh, as the API server knows them
-	Notes    []string     `json:"notes,omitempty"`    // of the agent
-	Next     string       `json:"nextStep,omitempty"` // what to do
-	agent    *Agent       // nil for none
-	pods     *report.Pods // as its guard reports them; nil if it reports none
+	Name     string          `json:"name"`
+	State    NodeState       `json:"state"`
+	Findings report.Findings `json:"-"`              // MarshalJSON has them as reasons, codes and nextStep
+	Kind     string          `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
+	Version  string          `json:"version,omitempty"`
+	Mode     report.Mode     `json:"mode,omitempty"`
+	Backend  string          `json:"backend,omitempty"`
+	Agent    string          `json:"agent,omitempty"`   // its pod
+	Reported time.Time       `json:"reported,omitzero"` // when it last reported
+	Meshed   int             `json:"meshed"`            // pods of the mesh, as the API server knows them
+	Notes    []string        `json:"notes,omitempty"`   // of the agent
+	agent    *Agent          // nil for none
+	pods     *report.Pods    // as its guard reports them; nil if it reports none
+}
+
+// MarshalJSON returns the node with the reasons for its state, their codes, and the next step.
+func (n Node) MarshalJSON() ([]byte, error) {
+	type fields Node
+	return json.Marshal(struct {
+		fields
+		answer
+	}{fields(n), answerOf(n.Findings)})
+}
+
+// answer is the form of findings in the answers of status and explain.
+type answer struct {
+	Reasons []string `json:"reasons,omitempty"`
+	Codes   []string `json:"codes,omitempty"`
+	Next    string   `json:"nextStep,omitempty"`
+}
+
+func answerOf(f report.Findings) answer {
+	return answer{
+		f.Each(report.Finding.Summary), f.Each(func(one report.Finding) string { return string(one.Code) }), f.Next(),
+	}
 }
 
 // NodeState is the state of a node.
@@ -66,7 +88,7 @@ type Pod struct {
 	Name      string                 `json:"name"`
 	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys it is read; empty where pods may not be listed
 	Node      string                 `json:"node"`
-	State     report.PodState        `json:"state"`
+	State     report.Code            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
 	Failure   string                 `json:"failure,omitempty"`   // of its last ADD, if it is not started and an Event has it
 	IstioInit bool                   `json:"istioInit,omitempty"` // it has an init container istio-init

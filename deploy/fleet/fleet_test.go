@@ -26,7 +26,7 @@ func good(pods *report.Pods) report.NodeState {
 func TestNodeStates(t *testing.T) {
 	t.Parallel()
 	faulty := good(nil)
-	faulty.Findings = []report.Finding{{Part: "entry", Reason: "no conflist"}, {Part: "runtime", Reason: "wait", Waiting: true}}
+	faulty.Findings = report.Findings{{Severity: report.Problem, Subject: "entry", Reason: "no conflist"}, {Severity: report.Waiting, Subject: "runtime", Reason: "wait"}}
 	waiting := good(nil)
 	waiting.Findings = faulty.Findings[1:]
 	removed := good(nil)
@@ -57,12 +57,12 @@ func TestNodeStates(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, node := range f.Nodes {
-		got[node.Name] = strings.TrimSpace(string(node.State) + ": " + strings.Join(node.Reasons, "; "))
+		got[node.Name] = strings.TrimSpace(string(node.State) + ": " + strings.Join(node.Findings.Each(report.Finding.Summary), "; "))
 		if _, times, found := strings.Cut(got[node.Name], "faulty: its Lease was renewed at "); found && strings.HasSuffix(times, " s: no agent writes that") {
 			got[node.Name] = "faulty: its Lease"
 		}
-		if needsStep := !node.State.Good() && node.State != Waiting; needsStep != (node.Next != "") {
-			t.Errorf("%s is %s, and the next step is %q", node.Name, node.State, node.Next)
+		if needsStep := !node.State.Good() && node.State != Waiting; needsStep != (node.Findings.Next() != "") {
+			t.Errorf("%s is %s, and the next step is %q", node.Name, node.State, node.Findings.Next())
 		}
 	}
 	want := map[string]string{
@@ -159,7 +159,7 @@ func TestPods(t *testing.T) {
 		newPod("n2", "not-injected", func(p *corev1.Pod) { p.Annotations = nil }), newPod("", "unscheduled", nil),
 	}}
 	s.leases = append(s.leases, newLease("n2", 0, good(nil)), newLease("n1", 0, good(&report.Pods{
-		States: map[report.PodState]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1},
+		States: map[report.Code]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 2}, Exempt: map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1},
 		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},
@@ -192,7 +192,7 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	states := map[report.PodState]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
+	states := map[report.Code]int{"captured": 3, "uncaptured": 1, "outdated": 1, "exempt": 3, "not started": 1}
 	if diff := cmp.Diff(states, f.States); diff != "" {
 		t.Error(diff)
 	}
@@ -214,12 +214,12 @@ func TestForgedState(t *testing.T) {
 	}
 	liar := newLease("liar", 0, good(&report.Pods{}))
 	liar.Annotations[report.NodeAnnotation] = `{"format":1,"version":"v0.3.0","mode":"dropin","pods":{"states":{"uncaptured":-1}}}`
-	s.leases = append(s.leases, liar, newLease("honest", 0, good(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}})))
+	s.leases = append(s.leases, liar, newLease("honest", 0, good(&report.Pods{States: map[report.Code]int{"uncaptured": 1}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || f.States["uncaptured"] != 1 || f.Good() {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if node := f.Nodes[1]; node.Name != "liar" || node.State != Faulty || !strings.Contains(strings.Join(node.Reasons, ""), `-1 pods are "uncaptured"`) || node.Next == "" {
+	if node := f.Nodes[1]; node.Name != "liar" || node.State != Faulty || !strings.Contains(node.Findings.Summary(), `-1 pods are "uncaptured"`) || node.Findings.Next() == "" {
 		t.Errorf("%+v", node)
 	}
 }
@@ -229,7 +229,7 @@ func TestForgedState(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
-	s.leases = append(s.leases, newLease("n1", 0, good(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
+	s.leases = append(s.leases, newLease("n1", 0, good(&report.Pods{States: map[report.Code]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
@@ -252,7 +252,7 @@ func TestLargeFleet(t *testing.T) {
 	s := &apiServer{}
 	for n := range 500 {
 		node := fmt.Sprintf("node-%03d", n)
-		pods := report.Pods{States: map[report.PodState]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
+		pods := report.Pods{States: map[report.Code]int{"captured": 18, "exempt": 1, "uncaptured": 1}}
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
 		for p := range 20 {
 			s.pods = append(s.pods, newPod(node, fmt.Sprintf("web-%d-%d", n, p), large))
@@ -302,7 +302,7 @@ func TestNotExamined(t *testing.T) {
 		}),
 		running("exempt", "beef0005-a", time.Hour, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
 	}}
-	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&report.Pods{States: map[report.PodState]int{"captured": 1}, Known: []string{"beef0001"}})))
+	s.leases = append(s.leases, newLease("n1", 2*time.Minute, good(&report.Pods{States: map[report.Code]int{"captured": 1}, Known: []string{"beef0001"}})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	var lasts time.Duration
 	if lease != nil {
 		published, err = report.DecodeNode(lease.Annotations[report.NodeAnnotation])
-		node.Version, node.Mode, node.Backend, node.Notes, node.pods =
-			published.Version, published.Mode, published.Backend, published.Notes, published.Pods
+		node.Version, node.Mode, node.Backend, node.Notes, node.pods = published.Version, published.Mode, published.Backend,
+			published.Findings.Of(report.Note).Each(func(note report.Finding) string { return note.Code.Mark(note.Reason) }), published.Pods
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}
@@ -37,56 +37,62 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		}
 	}
 	age, leaving := o.now.Sub(node.Reported), o.release.leaves(agent, o.nodes[name])
-	set := func(state NodeState, reasons ...string) { node.State, node.Reasons = state, reasons }
+	set := func(state NodeState, code report.Code, reason, next string) {
+		node.State = state
+		node.Findings = report.Findings{{Code: code, Severity: report.FaultSeverity(state == Waiting), Reason: reason, Next: next}}
+	}
+	down := whyDown(o.nodes[name])
 	switch {
-	case whyDown(o.nodes[name]) != "":
-		set(Faulty, "the Node is not ready: "+whyDown(o.nodes[name]))
-		node.Next = report.Command("kubectl", "describe", "node", name)
+	case down != "":
+		set(Faulty, report.NodeNotReady, "the Node is not ready: "+down, report.Command("kubectl", "describe", "node", name))
 	case agent == nil && o.podsFault == nil:
 		o.explainNoAgent(&node, lease != nil, published.Desired == absent && published.Good())
 	case leaving != "":
-		set(Waiting, fmt.Sprintf("DaemonSet %s does not select the node any more, and its agent still runs", leaving))
+		set(Waiting, report.AgentEnding, fmt.Sprintf("DaemonSet %s does not select the node any more, and its agent still runs", leaving), "")
 	case agent != nil && agent.fault.blocks(o.now.Sub(agent.created)):
-		set(Faulty, agent.fault.reason)
-		node.Next = agent.fault.step(agent)
+		set(Faulty, report.AgentFailing, agent.fault.reason, agent.fault.step(agent))
 	case agent != nil && agent.fault.in(starting):
-		set(Waiting, agent.fault.reason)
+		set(Waiting, report.AgentStarting, agent.fault.reason, "")
 	case lease == nil:
-		set(Unreported, "the agent has written no Lease")
+		set(Unreported, report.AgentSilent, "the agent has written no Lease", "")
 	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
-		set(Faulty, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
-			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()))
+		set(Faulty, report.LeaseWrong, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
+			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()), "")
 	case lasts == 0 || age > lasts:
-		set(Stale, "the agent has stopped to report")
+		set(Stale, report.AgentStale, "the agent has stopped to report", "")
 		if agent != nil && agent.fault != nil {
-			node.Reasons = append(node.Reasons, agent.fault.reason)
+			node.Findings = append(node.Findings, report.Finding{Code: report.AgentFailing, Severity: report.Problem, Reason: agent.fault.reason})
 		}
 	case errors.Is(err, report.ErrNodeFormat):
-		set(Faulty, err.Error()+": use the kubectl plugin of the agents' version")
+		set(Faulty, report.LeaseWrong, err.Error()+": use the kubectl plugin of the agents' version", "")
 	case err != nil:
-		set(Faulty, err.Error())
+		set(Faulty, report.LeaseWrong, err.Error(), "")
 	case agent != nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != agent.name:
-		set(Waiting, "the new agent has not reported yet")
+		set(Waiting, report.AgentStarting, "the new agent has not reported yet", "")
 	case !published.Good():
-		node.State, node.Reasons = findings(published)
+		node.State, node.Findings = Waiting, published.Findings.Faults()
+		if len(node.Findings.Of(report.Problem)) > 0 {
+			node.State = Faulty
+		}
 	case agent != nil && agent.fault != nil:
-		set(Faulty, agent.fault.reason)
-	case published.Warning.Reason != "":
-		set(Faulty, published.Warning.Reason)
-		node.Next = published.Warning.Next
+		set(Faulty, report.AgentFailing, agent.fault.reason, "")
+	case len(published.Findings.Of(report.Warning)) > 0:
+		node.State, node.Findings = Faulty, published.Findings.Of(report.Warning)
 	case agent != nil && agent.guarded && published.Pods == nil && cmp.Or(published.Backend, nftables) == nftables:
-		set(Waiting, "the guard has not reported the states of pods")
+		set(Waiting, report.GuardSilent, "the guard has not reported the states of pods", "")
 	case o.release.replaces(agent) == appsv1.OnDeleteDaemonSetStrategyType:
-		set(Outdated, "the agent is of an older specification, and updateStrategy is OnDelete")
-		node.Next = report.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name)
+		set(Outdated, report.AgentOutdated, "the agent is of an older specification, and updateStrategy is OnDelete",
+			report.Command("kubectl", "-n", agent.namespace, "delete", "pod", agent.name))
 	case o.release.replaces(agent) != "":
-		set(Waiting, "the agent is of an older specification, and is replaced")
+		set(Waiting, report.AgentOutdated, "the agent is of an older specification, and is replaced", "")
 	case published.Desired == absent:
-		set(Removed)
+		node.State = Removed
 	default:
-		set(Ready)
+		node.State = Ready
 	}
-	node.Next = cmp.Or(node.Next, o.adviseNode(node)) // what follows from more than the state comes first
+	if len(node.Findings) > 0 { // a next step that follows from more than the state comes first
+		node.Findings[0].Next = cmp.Or(node.Findings.Next(), o.adviseNode(node))
+	}
 	return node
 }
 
@@ -101,17 +107,6 @@ const (
 	maxLeaseDuration = time.Hour
 	maxAhead         = time.Hour
 )
-
-func findings(published report.NodeState) (state NodeState, reasons []string) {
-	state = Waiting
-	for _, finding := range published.Findings {
-		if !finding.Waiting {
-			state = Faulty
-		}
-		reasons = append(reasons, finding.String())
-	}
-	return state, reasons
-}
 
 func kindOf(node *corev1.Node) string {
 	if node == nil {
@@ -147,20 +142,23 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	}
 	describe := report.Command("kubectl", "-n", o.release.namespace, "describe", "daemonset", cmp.Or(selected, "capture-cni-node"))
 	node.State = NoAgent
+	found := report.Finding{Severity: report.Problem}
 	switch {
 	case o.ending[node.Name]:
-		node.State, node.Reasons = Waiting, []string{"the agent ends"}
+		node.State, found = Waiting, report.Finding{Code: report.AgentEnding, Severity: report.Waiting, Reason: "the agent ends"}
 	case selected != "":
-		node.Reasons, node.Next = []string{"DaemonSet " + selected + " selects the node, and has no pod there"}, describe
+		found.Code, found.Reason, found.Next = report.AgentMissing, "DaemonSet "+selected+" selects the node, and has no pod there", describe
 	case clean:
 		node.State = Removed
+		return
 	case leased && o.nodesKnown():
-		node.Reasons = []string{"no DaemonSet selects the node any more: plugin and entry may be left there"}
-		node.Next = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
+		found.Code, found.Reason = report.NodeUnselected, "no DaemonSet selects the node any more: plugin and entry may be left there"
+		found.Next = "select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 	default:
-		node.Reasons, node.Next = []string{"no agent runs on the node"},
-			"compare nodeSelector, affinity and tolerations of the chart with the node: "+describe
+		found.Code, found.Reason = report.AgentMissing, "no agent runs on the node"
+		found.Next = "compare nodeSelector, affinity and tolerations of the chart with the node: " + describe
 	}
+	node.Findings = report.Findings{found}
 }
 
 // lacks reports whether the node's guard should know a pod, and does not.

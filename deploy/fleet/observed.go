@@ -24,7 +24,7 @@ const reportGrace = 3 * time.Minute
 
 // fleet returns the fleet as it follows from what was observed.
 func (o *observed) fleet() *Fleet {
-	f := &Fleet{Namespace: o.release.namespace, States: map[report.PodState]int{}, Exempt: map[capture.ExemptionCause]int{}}
+	f := &Fleet{Namespace: o.release.namespace, States: map[report.Code]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	for _, set := range o.release.daemonSets {
 		f.DaemonSets = append(f.DaemonSets, newDaemonSet(set))
 	}
@@ -66,7 +66,7 @@ func (o *observed) fleet() *Fleet {
 	})
 	for _, fault := range []error{o.podsFault, o.nodesFault} {
 		if fault != nil {
-			f.Unknown = append(f.Unknown, fault.Error())
+			f.Unknown = append(f.Unknown, report.PermissionMissing.Mark(fault.Error()))
 		}
 	}
 	f.Notes = f.notes(o)
@@ -172,7 +172,8 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		if node.pods != nil {
 			omitted += node.pods.Omitted
 			if node.pods.Repaired > 0 {
-				note := fmt.Sprintf("the guard repaired %d running pods within the last hour; until then they were not captured", node.pods.Repaired)
+				note := report.PodsRepaired.Mark(fmt.Sprintf(
+					"the guard repaired %d running pods within the last hour; until then they were not captured", node.pods.Repaired))
 				said[note] = append(said[note], node.Name)
 			}
 		} else if node.Meshed > 0 {
@@ -181,32 +182,34 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 		}
 	}
 	if o.podsFault != nil {
-		notes = append(notes, "only the pods that Leases name are known")
+		notes = append(notes, report.PermissionMissing.Mark("only the pods that Leases name are known"))
 	}
 	switch namespace := o.release.namespace; {
 	case len(f.DaemonSets) == 0:
-		notes = append(notes, fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: "+
-			"install capture-cni, or name its namespace by --agent-namespace", namespace))
+		notes = append(notes, report.NotInstalled.Mark(fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: "+
+			"install capture-cni, or name its namespace by --agent-namespace", namespace)))
 	case len(f.Nodes) == 0:
-		notes = append(notes, "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes")
+		notes = append(notes, report.NoNodes.Mark(
+			"no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes"))
 	}
 	if gone := slices.DeleteFunc(slices.Sorted(maps.Keys(o.leases)), func(name string) bool { return !o.isGone(name) }); len(gone) > 0 {
 		remove := report.Command(append([]string{"kubectl", "-n", o.release.namespace, "delete", "lease"}, gone...)...)
-		notes = append(notes, fmt.Sprintf("%d Leases are of Nodes that no longer exist: %s", len(gone), remove))
+		notes = append(notes, report.LeasesLeft.Mark(fmt.Sprintf("%d Leases are of Nodes that no longer exist: %s", len(gone), remove)))
 	}
 	for _, note := range slices.Sorted(maps.Keys(said)) {
 		notes = append(notes, Some(said[note])+": "+note)
 	}
 	if len(removed) > 0 {
-		notes = append(notes, fmt.Sprintf("pods of the mesh run on nodes without capture-cni, "+
-			"and new ones start there uncaptured unless something else captures them: %s", Some(removed)))
+		notes = append(notes, report.MeshOutside.Mark("pods of the mesh run on nodes without capture-cni, "+
+			"and new ones start there uncaptured unless something else captures them: "+Some(removed)))
 	}
 	if pods > 0 {
-		notes = append(notes,
-			fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods))
+		notes = append(notes, report.NotReported.Mark(
+			fmt.Sprintf("%d nodes have no guard that reports: whether their %d pods of the mesh are captured is not known", unguarded, pods)))
 	}
 	if omitted > 0 {
-		notes = append(notes, fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted))
+		notes = append(notes, report.PodsUnnamed.Mark(
+			fmt.Sprintf("%d more pods are not captured as desired: a Lease names 100 at most", omitted)))
 	}
 	return notes
 }

@@ -54,9 +54,9 @@ func TestRoles(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	const explain = "kubectl capture-cni explain shop/web"
-	for state, want := range map[report.PodState]string{
+	for state, want := range map[report.Code]string{
 		report.Uncaptured: explain + "; with guard.policy=report, restart the pod", report.Drifted: explain + "; with guard.policy=report, restart the pod",
-		report.NotStarted: explain, report.Exempt: report.AdviceFor(capture.NoProxy),
+		report.NotStarted: explain, report.Exempt: report.NoProxy.Advice(),
 		report.InjectedLater: report.InjectedLater.Advice(), report.Outdated: report.Outdated.Advice(),
 		report.Changed: report.Changed.Advice(), report.Foreign: report.Foreign.Advice(),
 	} {
@@ -64,11 +64,11 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("%s: %s, want %s", state, got, want)
 		}
 	}
-	for reason, want := range map[record.Reason]string{
-		record.Annotations: "correct the annotations", record.Refused: "remove what the cause names", record.Lookup: "kubectl capture-cni status: ",
-		record.Configuration: "correct netconf", record.Input: "correct netconf", record.Kernel: "load the kernel module", record.Gone: "the runtime retries",
+	for reason, want := range map[capture.Reason]string{
+		capture.ReasonAnnotations: "correct the annotations", capture.ReasonRefused: "remove what the cause names", capture.ReasonLookup: "look at kubectl capture-cni status",
+		capture.ReasonConfiguration: "correct netconf", capture.ReasonInput: "correct netconf", capture.ReasonKernel: "load the module", capture.ReasonGone: "none; the runtime retries",
 	} {
-		if got := adviseFailure(reason); !strings.HasPrefix(got, want) {
+		if got := report.CodeOfAdd(reason).Advice(); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", reason, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestAdvice(t *testing.T) {
 		{sandbox: "calico"}:                 "its sandbox fails, and not by capture-cni: calico",
 		{}:                                  "the runtime sets up its network",
 	} {
-		if cause, _ := whyNotStarted(events, record.Record{}); !strings.HasPrefix(cause, want) {
+		if _, cause := whyNotStarted(events, record.Record{}); !strings.HasPrefix(cause, want) {
 			t.Errorf("%+v: %s, want %s", events, cause, want)
 		}
 	}
@@ -99,8 +99,8 @@ func TestNotInMesh(t *testing.T) {
 		"it has no annotation": func(p *corev1.Pod) { p.Annotations = nil },
 	} {
 		pod := newPod("n1", "web", change)
-		if cause, next := whyNotInMesh(&pod); !strings.HasPrefix(cause, want) || next == "" {
-			t.Errorf("%s, next %q, want %s", cause, next, want)
+		if code, cause := whyNotInMesh(&pod); !strings.HasPrefix(cause, want) || code.Advice() == "" {
+			t.Errorf("%s: %s, want %s", code, cause, want)
 		}
 	}
 }
@@ -113,11 +113,11 @@ func TestFleetIsGood(t *testing.T) {
 		f    Fleet
 		want bool
 	}{
-		"good":           {Fleet{Nodes: ready, States: map[report.PodState]int{report.Captured: 2, report.Exempt: 1, report.Uncaptured: 0}}, true},
+		"good":           {Fleet{Nodes: ready, States: map[report.Code]int{report.Captured: 2, report.Exempt: 1, report.Uncaptured: 0}}, true},
 		"no node":        {Fleet{}, false},
 		"a node":         {Fleet{Nodes: []Node{{State: Ready}, {State: Stale}}}, false},
-		"a pod":          {Fleet{Nodes: ready, States: map[report.PodState]int{report.Uncaptured: 1}}, false},
-		"injected later": {Fleet{Nodes: ready, States: map[report.PodState]int{report.InjectedLater: 1}}, true},
+		"a pod":          {Fleet{Nodes: ready, States: map[report.Code]int{report.Uncaptured: 1}}, false},
+		"injected later": {Fleet{Nodes: ready, States: map[report.Code]int{report.InjectedLater: 1}}, true},
 		"a DaemonSet":    {Fleet{Nodes: ready, DaemonSets: []DaemonSet{{Observed: true, Desired: 1}}}, false},
 		"DaemonSets":     {Fleet{Nodes: ready, DaemonSets: []DaemonSet{{Observed: true, Desired: 1, Updated: 1, Ready: 1}}}, true},
 	} {

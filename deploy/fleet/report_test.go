@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 	for _, node := range []string{"broken", "good-1", "good-2", "garbled", "endless"} {
 		state := good(&report.Pods{})
 		if !strings.HasPrefix(node, "good") {
-			state.Findings = []report.Finding{{Part: "entry", Reason: "no conflist"}}
+			state.Findings = report.Findings{{Severity: report.Problem, Subject: "entry", Reason: "no conflist"}}
 		}
 		s.leases = append(s.leases, newLease(node, 0, state))
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer))
@@ -111,7 +111,7 @@ func TestReport(t *testing.T) {
 // not for those that are exempt.
 func TestReportOfAffectedNodes(t *testing.T) {
 	t.Parallel()
-	pod := func(name string, state report.PodState) report.NamedPod {
+	pod := func(name string, state report.Code) report.NamedPod {
 		return report.NamedPod{Namespace: "shop", Name: name, State: state}
 	}
 	s, a := &apiServer{}, &agents{}

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestAgentStates(t *testing.T) {
 			continue
 		}
 		node := f.Nodes[0]
-		if got := string(node.State) + ": " + strings.Join(node.Reasons, "; ") + " -> " + node.Next; got != test.want {
+		if got := string(node.State) + ": " + strings.Join(node.Findings.Each(report.Finding.Summary), "; ") + " -> " + node.Findings.Next(); got != test.want {
 			t.Errorf("%s: %s\nwant %s", name, got, test.want)
 		}
 		o, agent, err := client.observeNode(t.Context(), DefaultNamespace, name)
@@ -164,8 +165,8 @@ func TestAgentStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.nodes[name] = &s.nodes[0]
-		if alone := o.node(name, agent, &s.leases[0]); alone.State != node.State || alone.Next != node.Next {
-			t.Errorf("%s: explain has %s, %q, and status %s, %q", name, alone.State, alone.Next, node.State, node.Next)
+		if alone := o.node(name, agent, &s.leases[0]); alone.State != node.State || !slices.Equal(alone.Findings, node.Findings) {
+			t.Errorf("%s: explain has %s, %q, and status %s, %q", name, alone.State, alone.Findings, node.State, node.Findings)
 		}
 		if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 Leases are of Nodes that no longer exist: kubectl -n capture-cni delete lease deleted") {
 			t.Errorf("%s: the Lease of a deleted Node: %s", name, notes)
@@ -212,11 +213,11 @@ func TestDaemonSets(t *testing.T) {
 func TestWarned(t *testing.T) {
 	t.Parallel()
 	warned := good(nil)
-	warned.Warning = report.Warning{Reason: "10-x.conflist has both", Next: "remove istio-cni"}
+	warned.Findings = report.Findings{{Severity: report.Warning, Reason: "10-x.conflist has both", Next: "remove istio-cni"}}
 	s := &apiServer{pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer)}}
 	s.leases = append(s.leases, newLease("n1", 0, warned))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
-	if err != nil || f.Good() || f.Nodes[0].State != Faulty || f.Nodes[0].Next != warned.Warning.Next {
+	if err != nil || f.Good() || f.Nodes[0].State != Faulty || f.Nodes[0].Findings.Next() != "remove istio-cni" {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -226,8 +227,8 @@ func TestWarned(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	iptables, cleaned := good(nil), good(nil)
-	iptables.Backend, iptables.Notes = "iptables-nft", []string{"backend iptables-nft: no guard"}
-	cleaned.Desired, cleaned.Notes = "absent", []string{"left on the node: capture-cni"}
+	iptables.Backend, iptables.Findings = "iptables-nft", report.Findings{{Severity: report.Note, Reason: "backend iptables-nft: no guard"}}
+	cleaned.Desired, cleaned.Findings = "absent", report.Findings{{Code: report.LeftOnNode, Severity: report.Note, Reason: "left on the node: capture-cni"}}
 	s := &apiServer{sets: []appsv1.DaemonSet{rollingOut("")}, nodes: []corev1.Node{
 		newNode("n1", corev1.ConditionTrue, nil), newNode("n2", corev1.ConditionTrue, nil), newNode("out", corev1.ConditionTrue, func(n *corev1.Node) { n.Labels = nil }),
 	}}
@@ -245,7 +246,7 @@ func TestNotes(t *testing.T) {
 	}
 	for i, want := range []NodeState{Ready, Ready, Removed} {
 		if f.Nodes[i].State != want {
-			t.Errorf("%s is %s: %q", f.Nodes[i].Name, f.Nodes[i].State, f.Nodes[i].Reasons)
+			t.Errorf("%s is %s: %q", f.Nodes[i].Name, f.Nodes[i].State, f.Nodes[i].Findings)
 		}
 	}
 	notes := strings.Join(f.Notes, "\n")

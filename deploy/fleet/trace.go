@@ -43,7 +43,7 @@ func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error)
 	case err != nil:
 		return nil, err
 	case !inMesh(pod, o.release.meshes()):
-		cause, _ := whyNotInMesh(pod)
+		_, cause := whyNotInMesh(pod)
 		return nil, fmt.Errorf("no rule concerns it: %s", cause)
 	case agent == nil:
 		return nil, fmt.Errorf("no agent of namespace %s runs on its node %s", x.Namespace, pod.Spec.NodeName)

@@ -16,7 +16,7 @@ import (
 type finding struct{ state, mesh, cause string }
 
 func findingOfNode(n fleet.Node) finding {
-	return finding{state: string(n.State), cause: causeClass(strings.Join(n.Reasons, "; "), n.Agent, n.Name)}
+	return finding{state: string(n.State), cause: causeClass(n.Findings.Summary(), n.Agent, n.Name)}
 }
 
 func findingOfPod(p fleet.Pod) finding {

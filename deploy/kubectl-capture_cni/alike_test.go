@@ -41,9 +41,9 @@ func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 	}
 	for i := range 6 {
 		fault := state(&report.Pods{})
-		fault.Warning = report.Warning{Reason: fmt.Sprintf("pod shop/p%d, UID 6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f%02d: 10.0.0.%d:6443 does not answer", i, i, i), Next: "look"}
+		fault.Findings = report.Findings{{Severity: report.Warning, Reason: fmt.Sprintf("pod shop/p%d, UID 6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f%02d: 10.0.0.%d:6443 does not answer", i, i, i), Next: "look"}}
 		if i == 5 {
-			fault.Warning.Reason = "pod shop/p5: the kernel has no nf_tables"
+			fault.Findings[0].Reason = "pod shop/p5: the kernel has no nf_tables"
 		}
 		c.addNode(fmt.Sprintf("node-%d", i), time.Minute, fault)
 	}
@@ -113,7 +113,7 @@ func TestGroups(t *testing.T) {
 		var pods []fleet.Pod
 		for i := range random.IntN(40) {
 			pods = append(pods, fleet.Pod{
-				Name: fmt.Sprint(i), Mesh: "istio", State: []report.PodState{report.Uncaptured, report.NotStarted}[random.IntN(2)],
+				Name: fmt.Sprint(i), Mesh: "istio", State: []report.Code{report.Uncaptured, report.NotStarted}[random.IntN(2)],
 				Failure: []string{"", "no answer in 1s", "no answer in 2s", "refused"}[random.IntN(4)],
 			})
 		}

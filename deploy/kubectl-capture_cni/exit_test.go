@@ -34,7 +34,7 @@ func TestEditedPodIsShown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.addNode("node-1", time.Minute, state(&report.Pods{
-		States: map[report.PodState]int{report.InjectedLater: 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.InjectedLater}},
+		States: map[report.Code]int{report.InjectedLater: 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.InjectedLater}},
 	}))
 	c.addPod("node-1", "web", nil)
 	out, _, status := c.run(t, "status")

@@ -55,13 +55,13 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	fmt.Fprintf(out, "%s%s: ", printable(e.Pod), printable(place))
 	writeState(out, string(e.State))
 	fmt.Fprintln(out)
-	if e.Cause != "" {
+	if e.Finding.Reason != "" {
 		fmt.Fprintln(out, "\nCause")
-		writeLines(out, "  ", e.Cause)
+		writeLines(out, "  ", e.Finding.Code.Mark(e.Finding.Reason))
 	}
-	writeEvidence(out, e.Evidence, e.Cause)
-	if e.Next != "" {
-		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Next))
+	writeEvidence(out, e.Evidence, e.Finding.Reason)
+	if e.Finding.Next != "" {
+		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Finding.Next))
 	}
 }
 
@@ -94,7 +94,7 @@ func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 		line("pod", "%s, created %s, UID %s", e.Pod.Phase, e.Pod.Created.Format(time.RFC3339), e.Pod.UID)
 	}
 	if e.Node != nil {
-		line("node", "%s, agent %s", strings.Join(append([]string{string(e.Node.State)}, e.Node.Reasons...), ": "),
+		line("node", "%s, agent %s", strings.TrimSuffix(string(e.Node.State)+": "+e.Node.Findings.Summary(), ": "),
 			cmp.Or(e.Node.Version, "of an unknown version"))
 	}
 	if e.Agent != nil {

@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 func TestExplainSaysTheCauseOnce(t *testing.T) {
 	t.Parallel()
 	const cause = "annotation a: \"x\": expected a port\nannotation b: \"y\": expected a port"
-	e := fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Cause: "its ADD fails: " + cause}
+	e := fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Finding: report.Finding{Reason: "its ADD fails: " + cause}}
 	for _, sandbox := range []string{"4ed19b1d2f0c3a7e4ed19b1d", "9b1d2f0c3a7e4ed19b1d4ed1", "2f0c3a7e4ed19b1d9b1d4ed1"} {
 		e.Evidence.Events = append(e.Evidence.Events, fleet.EventEvidence{Reason: "FailedCreatePodSandBox", Count: 2, Message: "sandbox " + sandbox + ": plugin failed (add): " + cause})
 	}
@@ -74,6 +74,6 @@ func TestExplainSaysTheCauseOnce(t *testing.T) {
 func TestAllFaults(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	writeExplanation(&out, &fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Cause: "its ADD fails: first\nsecond \x1b[2J"})
+	writeExplanation(&out, &fleet.Explanation{Pod: "shop/web", State: report.NotStarted, Finding: report.Finding{Reason: "its ADD fails: first\nsecond \x1b[2J"}})
 	expect(t, out.String(), "\nCause\n  its ADD fails: first\n  second ?[2J\n")
 }

@@ -201,7 +201,7 @@ func TestSummary(t *testing.T) {
 	if never, ago := age(time.Time{}), age(time.Now().Add(-time.Minute)); never != "never" || ago != "1m0s ago" {
 		t.Errorf("%s and %s", never, ago)
 	}
-	f := &fleet.Fleet{States: map[report.PodState]int{report.Captured: 1}}
+	f := &fleet.Fleet{States: map[report.Code]int{report.Captured: 1}}
 	var without, with bytes.Buffer
 	(&options{}).writeStatus(&without, f)
 	f.Exempt = map[capture.ExemptionCause]int{capture.NoProxy: 2}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 	"github.com/capture-cni/capture-cni/deploy/precheck"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func precheckCommand(o *options) *cobra.Command {
@@ -30,30 +31,34 @@ ClusterRoleBindings and the namespace by get and list, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			report := precheck.Check(cluster, o.agentNamespace)
-			return write(o, command.OutOrStdout(), report, outcome(report.Good(), report.Count(precheck.Unknown)), writePrecheck)
+			found := precheck.Check(cluster, o.agentNamespace)
+			return write(o, command.OutOrStdout(), found, outcome(found.Good(), len(found.Results.Of(report.NotKnown))), writePrecheck)
 		}),
 	}
 }
 
-func writePrecheck(out io.Writer, report *precheck.Report) {
+func writePrecheck(out io.Writer, check *precheck.Report) {
 	results := table{header: []string{"RESULT", "SUBJECT", "FOUND"}}
-	for _, result := range report.Results {
-		results.add(string(result.Level), result.Subject, result.Text)
+	for _, result := range check.Results {
+		text := result.Reason
+		if result.Severity != report.OK {
+			text = result.Code.Mark(text)
+		}
+		results.add(string(result.Severity), result.Subject, text)
 		results.next(result.Subject, result.Next)
 	}
 	results.write(out)
 	switch {
-	case !report.Good():
+	case !check.Good():
 		fmt.Fprintln(out, "\nSolve the problems, and run this again.")
-	case report.Guide != "":
-		fmt.Fprintln(out, "\nFollow "+printable(report.Guide)+".")
-	case report.Count(precheck.Unknown) > 0:
+	case check.Guide != "":
+		fmt.Fprintln(out, "\nFollow "+printable(check.Guide)+".")
+	case len(check.Results.Of(report.NotKnown)) > 0:
 		fmt.Fprintln(out, "\nRun this again with permission for what is unknown: it may need other values, or a guide.")
 	default:
 		fmt.Fprintln(out, "\nRun:")
 	}
-	for _, command := range report.Commands {
+	for _, command := range check.Commands {
 		fmt.Fprintln(out, "  "+printable(command))
 	}
 }

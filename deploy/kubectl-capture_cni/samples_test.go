@@ -31,7 +31,7 @@ func sampleCluster(t *testing.T) *cluster {
 	c := newCluster(t)
 	c.set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}
 	c.addNode("node-1", time.Minute, state(&report.Pods{
-		States: map[report.PodState]int{report.Captured: 1, report.Uncaptured: 1, report.Outdated: 1, report.Exempt: 1},
+		States: map[report.Code]int{report.Captured: 1, report.Uncaptured: 1, report.Outdated: 1, report.Exempt: 1},
 		Exempt: map[capture.ExemptionCause]int{capture.InjectFalse: 1},
 		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "cart", State: report.Uncaptured},
@@ -74,7 +74,7 @@ func TestSamples(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
 	failing := sampleExplanation(t, c, "pay", report.Explanation{Add: &record.Record{
-		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: record.Annotations, Code: 100,
+		Time: sampleTime.Add(2 * time.Second), Verdict: record.Failed, Reason: capture.ReasonAnnotations, Code: 100,
 		Message: `annotation traffic.sidecar.istio.io/excludeOutboundPorts: "http": "http": expected a decimal port number from 0 to 65535`,
 	}})
 	const document = "../guides/debug.md"

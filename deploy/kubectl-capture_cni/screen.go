@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -92,21 +93,18 @@ func writeState(out io.Writer, word string) {
 	fmt.Fprint(s.out, colour+word+"\x1b[0m")
 }
 
+// Colours of words for states.
+const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+
+// colours are those of the words that are no pods' states, or have another colour than these.
+var colours = map[string]string{
+	string(fleet.Ready): green, string(fleet.Removed): green, "passed": green,
+	string(fleet.Waiting): yellow, string(fleet.Unreported): yellow, "skipped": yellow, string(report.InjectedLater): yellow,
+	string(fleet.Faulty): red, string(fleet.Stale): red, string(fleet.NoAgent): red, "failed": red,
+	string(report.OK): green, string(report.Note): yellow, string(report.NotKnown): yellow, string(report.Problem): red,
+}
+
 // colourOf returns the colour of a word for a state, "" for any other text.
 func colourOf(word string) string {
-	const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
-	switch word {
-	case string(fleet.Ready), string(fleet.Removed), string(report.Captured), "ok", "passed":
-		return green
-	case string(fleet.Waiting), string(fleet.Unreported),
-		string(report.Unknown), string(report.Outdated), string(report.Changed), string(report.Foreign), string(report.InjectedLater),
-		string(report.Exempt), "note", "skipped":
-		return yellow
-	case string(fleet.Faulty), string(fleet.Stale), string(fleet.NoAgent), "problem", "failed":
-		return red
-	}
-	if report.PodState(word).IsMissing() {
-		return red
-	}
-	return ""
+	return cmp.Or(colours[word], colours[string(report.Code(word).Severity())])
 }

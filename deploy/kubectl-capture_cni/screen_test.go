@@ -120,7 +120,7 @@ func TestHostileCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	bad := state(&report.Pods{})
-	bad.Version, bad.Findings = hostile, []report.Finding{{Part: hostile, Reason: hostile}}
+	bad.Version, bad.Findings = hostile, report.Findings{{Code: report.Code(hostile), Severity: report.Problem, Subject: hostile, Reason: hostile}}
 	c.addNode("node-1", time.Minute, bad)
 	c.addPod("node-1", "web", func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/interceptionMode"] = hostile })
 	c.addPod("node-2", hostile, func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} })

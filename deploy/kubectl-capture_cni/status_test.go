@@ -37,7 +37,7 @@ func expect(t *testing.T, output string, want ...string) {
 func TestStatusOfAGoodFleet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.addNode("node-1", time.Minute, state(&report.Pods{States: map[report.PodState]int{"captured": 2}}))
+	c.addNode("node-1", time.Minute, state(&report.Pods{States: map[report.Code]int{"captured": 2}}))
 	out, _, status := c.run(t, "status")
 	if status != 0 || strings.Contains(out, "NODE") {
 		t.Errorf("status %d:\n%s", status, out)
@@ -57,8 +57,8 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	faulty := state(&report.Pods{States: map[report.PodState]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
-	faulty.Findings = []report.Finding{{Part: "entry", Reason: "no \x1b[2Jconflist"}}
+	faulty := state(&report.Pods{States: map[report.Code]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})
+	faulty.Findings = report.Findings{{Code: report.EntryMissing, Severity: report.Problem, Subject: "entry", Reason: "no \x1b[2Jconflist"}}
 	c.addNode("node-1", time.Minute, faulty)
 	c.addNode("node-2", time.Hour, state(nil))
 	c.addPod("node-1", "web", nil)
@@ -93,7 +93,7 @@ func TestStatusWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	waiting := state(nil)
-	waiting.Findings = []report.Finding{{Part: "runtime", Reason: "not loaded yet", Waiting: true}}
+	waiting.Findings = report.Findings{{Code: report.EntryNotLoaded, Severity: report.Waiting, Subject: "runtime", Reason: "not loaded yet"}}
 	c.addNode("node-1", 0, waiting)
 	c.set.Generation = 2
 	c.set.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1}
@@ -194,7 +194,7 @@ func TestStatusOfManyNodes(t *testing.T) {
 	c := newCluster(t)
 	for n := range 400 {
 		name := fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n/250, n%250)
-		c.addNode(name, time.Duration(n)*time.Second, state(&report.Pods{States: map[report.PodState]int{report.Captured: 20}}))
+		c.addNode(name, time.Duration(n)*time.Second, state(&report.Pods{States: map[report.Code]int{report.Captured: 20}}))
 		agent := &c.pods[len(c.pods)-1]
 		switch {
 		case n < 120:
@@ -240,7 +240,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.addNode("node-1", 0, state(&report.Pods{
-		States: map[report.PodState]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
+		States: map[report.Code]int{"uncaptured": 1, "outdated": 1, "exempt": 1},
 		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "bare", State: "uncaptured"},
 			{Namespace: "shop", Name: "old", State: "outdated"},

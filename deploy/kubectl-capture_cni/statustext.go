@@ -86,8 +86,8 @@ func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
 	for _, alike := range groups(bad, findingOfNode) {
 		node := alike[0]
-		nodes.add(node.Name+alike.more(), string(node.State), age(node.Reported), strings.Join(node.Reasons, "; "))
-		nodes.next(node.Name, node.Next)
+		nodes.add(node.Name+alike.more(), string(node.State), age(node.Reported), node.Findings.Summary())
+		nodes.next(node.Name, node.Findings.Next())
 	}
 	nodes.writeBelow(out)
 }

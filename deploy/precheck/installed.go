@@ -89,13 +89,15 @@ func (r *Report) checkInstalled(c *Cluster) {
 		return
 	}
 	if installed.Namespace != r.namespace {
-		r.add(Problem, "capture-cni", "run this again with "+report.Command("--agent-namespace", installed.Namespace),
+		r.add(report.Problem, report.InstalledElsewhere, "capture-cni",
+			"run this again with "+report.Command("--agent-namespace", installed.Namespace),
 			"it is installed in namespace %s: a cluster has one installation", installed.Namespace)
 		return
 	}
-	r.add(Note, "capture-cni", "deploy/guides/upgrade.md", "version %s is installed: what follows is about an upgrade", installed.Version)
+	r.add(report.Note, report.Upgrade, "capture-cni", "deploy/guides/upgrade.md",
+		"version %s is installed: what follows is about an upgrade", installed.Version)
 	if len(installed.Pinned) > 0 {
-		r.add(Note, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release",
+		r.add(report.Note, report.ImagePinned, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release",
 			"pinned to %s: another release's chart does not work with it", strings.Join(installed.Pinned, ", "))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {
@@ -104,6 +106,6 @@ func (r *Report) checkInstalled(c *Cluster) {
 			delete(r.Values, key)
 			continue
 		}
-		r.add(Note, "capture-cni", "", "%s is %s now, and would be %s", key, now, r.Values[key])
+		r.add(report.Note, report.Upgrade, "capture-cni", "", "%s is %s now, and would be %s", key, now, r.Values[key])
 	}
 }

@@ -41,20 +41,21 @@ func (r *Report) checkInjectors(c *Cluster) {
 		subject := "istiod " + cmp.Or(one.Labels["istio.io/rev"], "default")
 		var values injection
 		if err := json.Unmarshal([]byte(one.Data["values"]), &values); err != nil {
-			r.add(Note, subject, "check pilot.cni.enabled by hand", "the values of %s/%s can't be read: %v", one.Namespace, one.Name, err)
+			r.add(report.Note, report.InjectorUnreadable, subject, "check pilot.cni.enabled by hand",
+				"the values of %s/%s can't be read: %v", one.Namespace, one.Name, err)
 			continue
 		}
 		enabled, provider := values.cni()
 		if !enabled {
-			r.add(Note, subject, "set pilot.cni.enabled=true in istiod's values once capture-cni is installed",
+			r.add(report.Note, report.IstioInit, subject, "set pilot.cni.enabled=true in istiod's values once capture-cni is installed",
 				"it injects istio-init, which captures pods itself and needs NET_ADMIN: such pods are exempt")
 			continue
 		}
 		providers[provider] = true
-		r.add(OK, subject, "", "it injects without istio-init, for provider %s", provider)
+		r.ok(subject, "it injects without istio-init, for provider %s", provider)
 	}
 	if len(c.Injectors) == 0 && len(c.running(linkerdCNI)) == 0 {
-		r.add(Note, "istiod", "install istiod with pilot.cni.enabled=true",
+		r.add(report.Note, report.NoInjector, "istiod", "install istiod with pilot.cni.enabled=true",
 			"no configuration of an injector was found: pods are in the mesh once they are injected")
 	}
 	r.chooseMode(providers)
@@ -64,13 +65,13 @@ func (r *Report) chooseMode(providers map[string]bool) {
 	openshift := r.Values["platform"] == "openshift"
 	switch {
 	case providers["multus"] && providers["default"]:
-		r.add(Problem, "istiod", "set pilot.cni.provider alike in all revisions",
+		r.add(report.Problem, report.ProvidersDiffer, "istiod", "set pilot.cni.provider alike in all revisions",
 			"its revisions inject for provider default and for multus: one mode serves one of them")
 	case providers["multus"] && !openshift:
 		r.Values["mode"] = "multus"
 	case providers["default"] && openshift:
 		r.Values["mode"] = "multus-chain"
-		r.add(Note, "mode", "deploy/guides/openshift.md",
+		r.add(report.Note, report.ProviderDefault, "mode", "deploy/guides/openshift.md",
 			"provider default on OpenShift needs the auxiliary chain of Multus, from 4.19; or set pilot.cni.provider=multus")
 	}
 }
@@ -85,7 +86,7 @@ func (r *Report) checkMeshes(c *Cluster) {
 			if other == linkerdCNI {
 				what, next = "it captures Linkerd's pods", "deploy/guides/migrate-linkerd-cni.md, to capture them instead"
 			}
-			r.add(Note, other, next, "it is in namespace %s: %s", set.Namespace, what)
+			r.add(report.Note, report.OtherMesh, other, next, "it is in namespace %s: %s", set.Namespace, what)
 		}
 	}
 	for _, set := range c.running(report.IstioCNI) {
@@ -94,21 +95,21 @@ func (r *Report) checkMeshes(c *Cluster) {
 	}
 	for _, set := range c.running(ztunnel) { // of any namespace's author: istio-cni's settings say whether ambient mode is enabled
 		found = true
-		r.add(Note, "ambient mode", "disable ambient mode, or keep istio-cni",
+		r.add(report.Note, report.AmbientMode, "ambient mode", "disable ambient mode, or keep istio-cni",
 			"ztunnel runs in namespace %s: capture-cni is not for clusters with ambient mode", set.Namespace)
 	}
 	if !found && c.DaemonSets != nil {
-		r.add(OK, "other meshes", "", "no plugin of another mesh, no ambient mode")
+		r.ok("other meshes", "no plugin of another mesh, no ambient mode")
 	}
 }
 
 func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	if c.IstioCNI != nil && c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {
-		r.add(Problem, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode",
+		r.add(report.Problem, report.AmbientMode, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode",
 			"it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
 		return
 	}
 	r.Guide = "deploy/guides/migrate-istio-cni.md"
-	r.add(Note, "istio-cni", "follow "+r.Guide+", from its first step on",
+	r.add(report.Note, report.BesideIstioCNI, "istio-cni", "follow "+r.Guide+", from its first step on",
 		"it is in namespace %s: where both are in one list, no pod of the mesh starts", namespace)
 }

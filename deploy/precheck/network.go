@@ -21,24 +21,26 @@ func (r *Report) checkCilium(c *Cluster) {
 		return
 	}
 	settings, good := c.Cilium.Data, true
-	exclusive, sockets := "set cni.exclusive=false in Cilium's values", "set socketLB.hostNamespaceOnly=true in Cilium's values"
-	if c.ciliumIsTheClouds() {
-		exclusive = "the cloud sets it: use nodes with such a runtime, selected by nodeSelector"
-		sockets = "none: the cloud sets it"
-	}
-	if settings["cni-exclusive"] == "true" && !allLoadDropIns(c) {
-		good = false
-		r.add(Problem, "cilium", exclusive,
-			"with cni.exclusive it removes entries of other plugins from the list, and pods start uncaptured. "+
-				"Only runtimes that load drop-ins are safe (containerd 2.1, CRI-O 1.33)")
+	cloud := c.ciliumIsTheClouds()
+	if settings["cni-exclusive"] == "true" {
+		loads := allLoadDropIns(c)
+		for _, found := range report.CheckExclusive(report.Auto, "cilium-config sets cni-exclusive", loads, !loads) {
+			if good = false; cloud {
+				found.Next = "the cloud sets it: use nodes with such a runtime, selected by nodeSelector"
+			}
+			r.join("cilium", found)
+		}
 	}
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
-		good = false
-		r.add(Note, "cilium", sockets, "it balances connections at the sockets of pods: %s", report.SocketBalancingEffect)
+		found := report.CheckSockets(report.Cilium, "cilium-config", true)
+		if good = false; cloud {
+			found.Next = "none: the cloud sets it"
+		}
+		r.join("cilium", found)
 	}
 	if good {
-		r.add(OK, "cilium", "", "its settings affect neither the plugin nor the addresses of Services")
+		r.ok("cilium", "its settings affect neither the plugin nor the addresses of Services")
 	}
 }
 
@@ -65,10 +67,9 @@ func (r *Report) checkCalico(c *Cluster) {
 	switch {
 	case c.Felix == nil:
 	case c.Felix.Spec.BPFEnabled && c.Felix.Spec.BPFConnectTimeLoadBalancing != "Disabled":
-		r.add(Note, "calico", "set bpfConnectTimeLoadBalancing: Disabled in FelixConfiguration default",
-			"its eBPF data plane balances connections at the sockets of pods: %s", report.SocketBalancingEffect)
+		r.join("calico", report.CheckSockets(report.Calico, "FelixConfiguration default", true))
 	default:
-		r.add(OK, "calico", "", "its settings do not affect the addresses of Services")
+		r.ok("calico", "its settings do not affect the addresses of Services")
 	}
 }
 
@@ -84,15 +85,16 @@ func (r *Report) checkNamespace(c *Cluster) {
 	switch {
 	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
 	case c.Namespace == nil:
-		r.add(OK, "namespace", "", "%s does not exist yet", r.namespace)
+		r.ok("namespace", "%s does not exist yet", r.namespace)
 		r.Commands = append(r.Commands, report.Command("kubectl", "create", "namespace", r.namespace), label)
 	case c.Namespace.Labels[podSecurity] == "privileged":
-		r.add(OK, "namespace", "", "%s admits the agent's pods", r.namespace)
+		r.ok("namespace", "%s admits the agent's pods", r.namespace)
 	case c.Namespace.Labels[podSecurity] == "":
-		r.add(Note, "namespace", next, "%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
+		r.add(report.Note, report.PodSecurity, "namespace", next,
+			"%s has no label for Pod Security: the cluster's default may refuse the agent's pods", r.namespace)
 		r.Commands = append(r.Commands, commands...)
 	default:
-		r.add(Problem, "namespace", next,
+		r.add(report.Problem, report.PodSecurity, "namespace", next,
 			"%s enforces %q for Pod Security: the agent's pods mount directories of the node, which needs privileged",
 			r.namespace, c.Namespace.Labels[podSecurity])
 	}

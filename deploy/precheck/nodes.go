@@ -24,11 +24,12 @@ func isBefore(text, release string) bool {
 func (r *Report) checkVersion(version string) {
 	switch {
 	case isBefore(version, "1.25"):
-		r.add(Problem, "kubernetes", "upgrade the cluster", "version %s: the chart needs 1.25", version)
+		r.add(report.Problem, report.KubernetesOld, "kubernetes", "upgrade the cluster", "version %s: the chart needs 1.25", version)
 	case isBefore(version, "1.30"):
-		r.add(Note, "kubernetes", "", "version %s: the policies that bind the agents' rights to their own nodes need 1.30", version)
+		r.add(report.Note, report.PoliciesMissing, "kubernetes", "",
+			"version %s: the policies that bind the agents' rights to their own nodes need 1.30", version)
 	default:
-		r.add(OK, "kubernetes", "", "version %s", version)
+		r.ok("kubernetes", "version %s", version)
 	}
 }
 
@@ -90,7 +91,7 @@ func (r *Report) checkLeftOut(c *Cluster) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(names)) {
-		r.add(Note, "nodes", "none, as long as no pod of the mesh runs there",
+		r.add(report.Note, report.NodesLeftOut, "nodes", "none, as long as no pod of the mesh runs there",
 			"left out, as no agent can run there (%s): %s", kind, fleet.Some(names[kind]))
 	}
 }
@@ -98,8 +99,8 @@ func (r *Report) checkLeftOut(c *Cluster) {
 // checkNodes looks at what runs on the nodes, and chooses the platform.
 func (r *Report) checkNodes(c *Cluster) {
 	r.checkLeftOut(c)
-	platforms, runtimes := map[string]bool{}, map[string]bool{}
-	var oldKernels, unknownKernels, silent, foreign []string
+	platforms, runtimes, found := map[string]bool{}, map[string]bool{}, map[report.Finding][]string{}
+	var oldKernels, unknownKernels []string
 	linux := c.linuxNodes()
 	for _, node := range linux {
 		info := node.Status.NodeInfo
@@ -110,20 +111,18 @@ func (r *Report) checkNodes(c *Cluster) {
 		case isBefore(info.KernelVersion, "5.2"):
 			oldKernels = append(oldKernels, node.Name)
 		}
-		switch passes, known := report.ParseRuntime(info.ContainerRuntimeVersion).PassesAnnotations(); {
-		case !known:
-			foreign = append(foreign, node.Name)
-		case !passes:
-			silent = append(silent, node.Name)
+		for _, one := range report.CheckRuntime(report.ParseRuntime(info.ContainerRuntimeVersion), report.Auto) {
+			found[one] = append(found[one], node.Name)
 		}
 	}
 	switch names := slices.Sorted(maps.Keys(platforms)); len(names) {
 	case 0:
 	case 1:
 		r.Values["platform"] = names[0]
-		r.add(OK, "platform", "", "%s", names[0])
+		r.ok("platform", "%s", names[0])
 	default:
-		r.add(Problem, "platform", "set the platform of most nodes, and a pool for each of the others: deploy/guides/nodes.md",
+		r.add(report.Problem, report.PlatformsDiffer, "platform",
+			"set the platform of most nodes, and a pool for each of the others: deploy/guides/nodes.md",
 			"nodes of several platforms: %s", strings.Join(names, ", "))
 	}
 	if len(oldKernels) > 0 {
@@ -131,19 +130,19 @@ func (r *Report) checkNodes(c *Cluster) {
 		if len(oldKernels) < len(linux) {
 			r.Values["netconf.backend"] = "auto"
 		}
-		r.add(Note, "kernel", "", "older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", fleet.Some(oldKernels))
+		r.add(report.Note, report.KernelOld, "kernel", "",
+			"older than 5.2 on %s: backend nftables needs 5.2; with iptables there is no guard", fleet.Some(oldKernels))
 	}
 	if len(unknownKernels) > 0 {
-		r.add(Note, "kernel", "capture-cni-node preflight on such a node", "its version is not known on %s", fleet.Some(unknownKernels))
+		r.add(report.Note, report.KernelUnknown, "kernel", "capture-cni-node preflight on such a node",
+			"its version is not known on %s", fleet.Some(unknownKernels))
 	}
-	if len(foreign) > 0 {
-		r.add(Problem, "runtime", "use containerd or CRI-O", "neither containerd nor CRI-O on %s", fleet.Some(foreign))
+	for _, one := range slices.SortedFunc(maps.Keys(found), func(a, b report.Finding) int { return -cmp.Compare(a.Code, b.Code) }) {
+		nodes := fleet.Some(found[one])
+		one.Reason += " (on " + nodes + ")"
+		r.join("runtime", one)
 	}
-	if len(silent) > 0 {
-		r.add(Note, "runtime", "",
-			"does not pass annotations on %s (containerd 1.5 and CRI-O 1.29 do): pods outside the mesh are looked up, too", fleet.Some(silent))
-	}
-	if len(linux) > 0 && len(foreign)+len(silent)+len(oldKernels)+len(unknownKernels) == 0 {
-		r.add(OK, "nodes", "", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
+	if len(linux) > 0 && len(found)+len(oldKernels)+len(unknownKernels) == 0 {
+		r.ok("nodes", "%d, with %s", len(linux), strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
 	}
 }

@@ -10,27 +10,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Level is how much a result matters.
-type Level string
-
-const (
-	OK      Level = "ok"
-	Note    Level = "note"    // works, with a limit
-	Problem Level = "problem" // does not work
-	Unknown Level = "unknown" // could not be found out
-)
-
-// Result is one result of the check.
-type Result struct {
-	Level   Level  `json:"level"`
-	Subject string `json:"subject"`
-	Text    string `json:"text"`
-	Next    string `json:"nextStep,omitempty"`
-}
-
 // Report is the results, and how to install.
 type Report struct {
-	Results  []Result          `json:"results"`
+	Results  report.Findings   `json:"results"`
 	Values   map[string]string `json:"values"`          // of the chart, that are not the defaults
 	Guide    string            `json:"guide,omitempty"` // to follow instead of Commands
 	Commands []string          `json:"commands"`        // that install or upgrade with these values; none while that is not safe
@@ -39,20 +21,22 @@ type Report struct {
 }
 
 // Good reports whether nothing that is known stands in the way.
-func (r *Report) Good() bool { return r.Count(Problem) == 0 }
+func (r *Report) Good() bool { return len(r.Results.Of(report.Problem)) == 0 }
 
-// Count returns how many results are of a level.
-func (r *Report) Count(level Level) (count int) {
-	for _, result := range r.Results {
-		if result.Level == level {
-			count++
-		}
-	}
-	return count
+func (r *Report) add(severity report.Severity, code report.Code, subject, next, format string, args ...any) {
+	r.Results = append(r.Results, report.Finding{
+		Code: code, Severity: severity, Subject: subject, Reason: fmt.Sprintf(format, args...), Next: next,
+	})
 }
 
-func (r *Report) add(level Level, subject, next, format string, args ...any) {
-	r.Results = append(r.Results, Result{level, subject, fmt.Sprintf(format, args...), next})
+func (r *Report) ok(subject, format string, args ...any) {
+	r.add(report.OK, report.Checked, subject, "", format, args...)
+}
+
+// join adds a finding of a check that preflight makes, too.
+func (r *Report) join(subject string, found report.Finding) {
+	found.Subject = subject
+	r.Results = append(r.Results, found)
 }
 
 // Check returns what stands in the way of an installation in a namespace.
@@ -67,7 +51,7 @@ func Check(c *Cluster, namespace string) *Report {
 	r.checkNamespace(c)
 	r.checkInstalled(c)
 	for _, err := range c.Unknown {
-		r.add(Unknown, "permissions", "ask for the permission, or check this by hand", "%v", err)
+		r.add(report.NotKnown, report.PermissionMissing, "permissions", "ask for the permission, or check this by hand", "%v", err)
 	}
 	switch {
 	case r.Guide != "" || !r.Good() || len(c.Unknown) > 0:

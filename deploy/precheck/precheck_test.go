@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -57,28 +58,28 @@ func lines(t *testing.T, r *Report) string {
 	var text strings.Builder
 	for _, result := range unchanged.Results {
 		if !slices.Contains(r.Results, result) {
-			fmt.Fprintf(&text, "no %s %s: %s\n", result.Level, result.Subject, result.Text)
+			fmt.Fprintf(&text, "no %s %s: %s\n", result.Severity, result.Subject, result.Reason)
 		}
 	}
 	problems := 0
 	for _, result := range r.Results {
-		if result.Level == Problem {
+		if result.Severity == report.Problem {
 			problems++
 		}
 		if !slices.Contains(unchanged.Results, result) {
-			fmt.Fprintf(&text, "%s %s: %s\n", result.Level, result.Subject, result.Text)
+			fmt.Fprintf(&text, "%s %s: %s\n", result.Severity, result.Subject, result.Code.Mark(result.Reason))
 			if result.Next != "" {
 				fmt.Fprintf(&text, "  next: %s\n", result.Next)
 			}
 		}
-		if result.Level == Problem && result.Next == "" {
-			t.Errorf("no next step for %q", result.Text)
+		if result.Severity == report.Problem && result.Next == "" {
+			t.Errorf("no next step for %q", result.Reason)
 		}
 	}
-	if r.Good() != (problems == 0) || r.Count(Problem) != problems {
-		t.Errorf("good is %t, and %d are counted, with %d problems", r.Good(), r.Count(Problem), problems)
+	if r.Good() != (problems == 0) || len(r.Results.Of(report.Problem)) != problems {
+		t.Errorf("good is %t, and %d are counted, with %d problems", r.Good(), len(r.Results.Of(report.Problem)), problems)
 	}
-	if safe := problems == 0 && r.Guide == "" && r.Count(Unknown) == 0; safe != (len(r.Commands) > 0) {
+	if safe := problems == 0 && r.Guide == "" && len(r.Results.Of(report.NotKnown)) == 0; safe != (len(r.Commands) > 0) {
 		t.Errorf("safe to install: %t, and the commands are %q", safe, r.Commands)
 	}
 	if r.Guide != "" {

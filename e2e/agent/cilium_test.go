@@ -156,9 +156,9 @@ func TestOracleCiliumExclusive(t *testing.T) {
 	for _, tt := range []struct {
 		mode, finding string
 	}{
-		{"insert", "Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive it also removes the entry from its own list"},
-		{"owned", "Cilium renamed 00-capture-cni.conflist.cilium_bak: with cni.exclusive it also renames 00-capture-cni.conflist"},
-		{"auto", "note: Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive it removes entries from its own list"},
+		{"insert", "Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive, Cilium also removes the entry from its own list"},
+		{"owned", "Cilium renamed 00-capture-cni.conflist.cilium_bak: with cni.exclusive, Cilium also renames the agent's list"},
+		{"auto", "note: Cilium renamed 10-kindnet.conflist.cilium_bak: with cni.exclusive, Cilium removes entries from its own list"},
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
 			t.Parallel()

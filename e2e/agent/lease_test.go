@@ -5,7 +5,6 @@ package agent
 import (
 	"errors"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -32,7 +31,7 @@ func TestLease(t *testing.T) {
 	lab.Check(t, os.WriteFile(n.RunDir+"/guard/pods.json", []byte(`{"states":{"uncaptured":1},"named":[{"namespace":"shop","name":"web","state":"uncaptured"}]}`), 0o600))
 	lab.Check(t, os.Rename(n.NetDir+"/"+machine.PrimaryName, n.Dir+"/hidden"))
 	state = n.published(t, func(s report.NodeState) bool { return !s.Good() && s.Pods != nil })
-	if !strings.Contains(string(state.Findings[0].Part), "entry") || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
+	if fault := state.Findings.Faults()[0]; fault.Subject != "entry" || fault.Code != report.EntryMissing || len(state.Pods.Named) != 1 || state.Pods.Named[0].Name != "web" {
 		t.Errorf("published: %+v", state)
 	}
 	a.Stop(t)

@@ -25,6 +25,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -128,7 +129,7 @@ func (n *node) writeHostile(t *testing.T) {
 // keep writes a record of a failed ADD, and a file that is no record.
 func keep(t *testing.T, dir, pod string) {
 	t.Helper()
-	record.Keep(dir, record.Record{Pod: record.PodRef{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: record.Failed, Reason: record.Annotations, Message: "not a port"})
+	record.Keep(dir, record.Record{Pod: capture.PodRef{Namespace: "shop", Name: pod, UID: "6c1f"}, Verdict: record.Failed, Reason: capture.ReasonAnnotations, Message: "not a port"})
 	lab.Check(t, os.WriteFile(filepath.Join(dir, "0-other.json"), []byte(`{"version":1,"verdict":"captured","password":"`+secret+`"}`), 0o600))
 }
 

@@ -26,7 +26,7 @@ func TestEditShowsInTheNextRound(t *testing.T) {
 	p.capture(t, nil)
 	socket, _ := n.serveIn(t, t.TempDir())
 	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket}})
-	expectRound := func(what string, state report.PodState, reads, unchanged int) {
+	expectRound := func(what string, state report.Code, reads, unchanged int) {
 		t.Helper()
 		g.finds(t, state)
 		if n.reads != reads || n.unchanged != unchanged {

@@ -11,6 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -37,7 +38,7 @@ func addChain(t *testing.T, p *pod, chain string) {
 // from the guard that the rules are gone.
 var forgeries = map[string]struct {
 	forge func(t *testing.T, p *pod)
-	found record.Reason
+	found capture.Reason
 	says  string
 }{
 	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, telemetry.Drifted, ""},
@@ -88,7 +89,7 @@ func TestForgeries(t *testing.T) {
 	})
 }
 
-func testForgery(t *testing.T, forge func(*testing.T, *pod), found record.Reason, says string, restarts bool) {
+func testForgery(t *testing.T, forge func(*testing.T, *pod), found capture.Reason, says string, restarts bool) {
 	t.Helper()
 	n := newNode()
 	n.baselines = t.TempDir()
@@ -113,7 +114,7 @@ func testForgery(t *testing.T, forge func(*testing.T, *pod), found record.Reason
 	g.finds(t, report.Captured)
 }
 
-func expectRepair(t *testing.T, records []record.Record, found record.Reason) {
+func expectRepair(t *testing.T, records []record.Record, found capture.Reason) {
 	t.Helper()
 	if len(records) != 1 || records[0].Verdict != telemetry.Repaired || records[0].Reason != found {
 		t.Fatalf("reported %+v, want one repair of what is %s", records, found)
@@ -144,7 +145,7 @@ func (p *pod) record(t *testing.T) record.Record {
 	t.Helper()
 	state := p.rules(t)
 	return record.Record{
-		Time: time.Now(), Pod: record.PodRef{Namespace: p.sandbox.Namespace, Name: p.sandbox.Name, UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
+		Time: time.Now(), Pod: capture.PodRef{Namespace: p.sandbox.Namespace, Name: p.sandbox.Name, UID: p.sandbox.UID}, Sandbox: p.sandbox.ID,
 		Verdict: record.Captured, Backend: string(state.Backend), Stamp: state.Stamp,
 	}
 }

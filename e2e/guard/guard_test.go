@@ -26,7 +26,7 @@ func TestStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		happened func(t *testing.T, n *node, p *pod)
-		want     report.PodState
+		want     report.Code
 		repaired bool
 	}{
 		{"captured", func(t *testing.T, _ *node, p *pod) { p.capture(t, nil) }, report.Captured, false},

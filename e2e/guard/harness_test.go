@@ -178,7 +178,7 @@ func (n *node) Write(line []byte) (int, error) {
 }
 
 // finds has the guard examine all pods, and wants one pod in each of these states.
-func (g nodeGuard) finds(t *testing.T, want ...report.PodState) {
+func (g nodeGuard) finds(t *testing.T, want ...report.Code) {
 	t.Helper()
 	g.round(t)
 	g.expect(t, want...)
@@ -199,12 +199,12 @@ func (g nodeGuard) round(t *testing.T) {
 }
 
 // expect wants one pod in each of these states by the last round, and no other pod.
-func (g nodeGuard) expect(t *testing.T, want ...report.PodState) {
+func (g nodeGuard) expect(t *testing.T, want ...report.Code) {
 	t.Helper()
-	var got []report.PodState
+	var got []report.Code
 	for labels, count := range g.series(t, "pods") {
 		_, state, _ := strings.Cut(labels, " ")
-		got = append(got, slices.Repeat([]report.PodState{report.PodState(state)}, int(count))...)
+		got = append(got, slices.Repeat([]report.Code{report.Code(state)}, int(count))...)
 	}
 	slices.Sort(got)
 	slices.Sort(want)

@@ -30,7 +30,7 @@ func TestNeverAnother(t *testing.T) {
 	})
 	for name, tt := range map[string]struct {
 		when func(n *node, replace func())
-		want report.PodState
+		want report.Code
 	}{
 		"another namespace is at its path": {func(n *node, replace func()) {
 			n.reading = func() { replace(); n.ended["web"] = true }

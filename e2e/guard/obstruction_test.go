@@ -147,7 +147,7 @@ func TestObstructedByLegacyTables(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		commands []string
-		want     report.PodState
+		want     report.Code
 	}{
 		"notrack": {[]string{"-t raw -A OUTPUT -p tcp -j NOTRACK"}, report.Obstructed},
 		"a mark":  {[]string{"-t mangle -A PREROUTING -j MARK --set-mark 1337"}, report.Obstructed},
@@ -172,7 +172,7 @@ func TestObstructedByRouting(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rules string
-		want  report.PodState
+		want  report.Code
 	}{
 		"before table local":       {"rule add priority 5 lookup local, rule del priority 0, rule add priority 1 lookup 100", report.Obstructed},
 		"before table local, IPv6": {"-6 rule add priority 5 lookup local, -6 rule del priority 0, -6 rule add priority 1 fwmark 7 lookup 100", report.Obstructed},

@@ -169,8 +169,8 @@ var agentMutants = []mutant{
 	{
 		name: "kernel-that-lacks-a-module-is-ready",
 		file: "install/node/node.go",
-		from: "	report.Add(PartBackend, n.Settings.BackendFault())\n	report.Warning",
-		to:   "	report.Warning",
+		from: "	found.Add(PartBackend, n.Settings.BackendFault())\n	warnings",
+		to:   "	warnings",
 		by:   by(root, "e2e/agent", "TestUntestedBackend"),
 	},
 	{
@@ -260,7 +260,7 @@ var agentMutants = []mutant{
 	{
 		name: "changed-boot-line-is-overlooked",
 		file: "install/node/node.go",
-		from: "report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))",
+		from: "found.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))",
 		to:   "_ = n.bootFilesFault(nil)",
 		by:   by(root, "e2e/agent", "TestMultusChainFaults"),
 	},

@@ -112,8 +112,8 @@ var guardMutants = []mutant{
 	{
 		name: "guard-does-not-name-apparmor",
 		file: "install/guard/judge.go",
-		from: "Reason: podnet.Explained(err).Error()",
-		to:   "Reason: err.Error()",
+		from: "podnet.Explained(err).Error()",
+		to:   "err.Error()",
 		by:   by(root, "e2e/kernels", "TestAppArmor"),
 	},
 }

@@ -42,7 +42,7 @@ var listMutants = []mutant{
 	{
 		name: "agent-does-not-say-what-it-left",
 		file: "install/node/keeper.go",
-		from: "report.Notes, again = k.node.Left(), resyncInterval",
+		from: "report.Findings, again = k.node.Left(), resyncInterval",
 		to:   "again = resyncInterval",
 		by:   by(root, "e2e/agent", "TestAbsent"),
 	},

@@ -127,8 +127,8 @@ var sidecarMutants = []mutant{
 	{
 		name: "static-pod-with-own-keys-starts",
 		file: "plugin/verbs/decide.go",
-		from: "reason == record.StaticPod && r.isMarked(",
-		to:   "reason == record.NotInjected && r.isMarked(",
+		from: "reason == capture.ReasonStaticPod && r.isMarked(",
+		to:   "reason == capture.ReasonNotInjected && r.isMarked(",
 		by:   by(root, "e2e/protocol", "TestStaticPodWithKeys"),
 	},
 	{

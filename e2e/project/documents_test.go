@@ -17,6 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -44,6 +45,7 @@ func TestTables(t *testing.T) {
 		{"sidecars.md", "own", annotationTable(config.OwnKeys)},
 		{"configuration.md", "netconf", keyTable()},
 		{"metrics.md", "metrics", metricTable()},
+		{"findings.md", "findings", findingTable()},
 		{"numbers.md", "machine", measured.Date + ", " + measured.Machine + "\n"},
 		{"numbers.md", "instead", resultTable(t, measured, "", "INSTEAD OF", "p50 ms", "p90 ms", "CPU ms", "PEAK MiB", "PROGRAMS", "REQUESTS", "x FIRST", "CPU x FIRST")},
 		{"numbers.md", "crowd", resultTable(t, measured, "16 x", "AT ONCE", "ALL DONE p50 ms", "EACH p99 ms", "CPU OF EACH ms", "x FIRST")},
@@ -71,6 +73,20 @@ func TestTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// findingTable lists the codes of all findings.
+func findingTable() string {
+	var table strings.Builder
+	table.WriteString("| code | meaning | cause | next step |\n|---|---|---|---|\n")
+	for _, code := range report.Codes() {
+		next := strings.ToUpper(code.Advice[:1]) + code.Advice[1:] + "."
+		if strings.HasPrefix(code.Advice, "kubectl") {
+			next = "Run " + code.Advice + "."
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", code.Code, code.Means, code.Cause, next)
+	}
+	return table.String()
 }
 
 // TestReadmeIsShort expects a document that is read in ten minutes. Samples of output are

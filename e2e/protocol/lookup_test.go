@@ -13,7 +13,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestLookupIsNoPlugin names capture-cni-lookup as a plugin, with a request in its
@@ -22,7 +21,7 @@ func TestLookupIsNoPlugin(t *testing.T) {
 	n := newNode(t)
 	conf, err := json.Marshal(map[string]any{
 		"cniVersion": "1.0.0", "name": "net", "type": "capture-cni-lookup",
-		"version": capture.PodVersion, "directory": filepath.Dir(n.kubeconfig), "pod": record.PodRef{Namespace: "shop", Name: "web"},
+		"version": capture.PodVersion, "directory": filepath.Dir(n.kubeconfig), "pod": capture.PodRef{Namespace: "shop", Name: "web"},
 	})
 	lab.Check(t, err)
 	program := filepath.Join(bin, "capture-cni-lookup")
@@ -49,7 +48,7 @@ func TestLookupDirectories(t *testing.T) {
 		lab.Check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 	}
 	ask := func(directory string, env ...string) lookup.Answer {
-		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Directory: directory, Pod: record.PodRef{Namespace: "shop", Name: "web"}})
+		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Directory: directory, Pod: capture.PodRef{Namespace: "shop", Name: "web"}})
 		lab.Check(t, err)
 		command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
 		command.Env, command.Stdin = env, strings.NewReader(string(document))

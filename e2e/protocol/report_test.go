@@ -99,19 +99,19 @@ func TestRecords(t *testing.T) {
 			"init container fetch starts before istio-proxy", "annotation traffic.sidecar.istio.io/excludeInboundPort is not known",
 		}},
 		{pod: "classy", want: record.Record{Verdict: record.Captured, Backend: "nftables"}, warnings: []string{`runtime class "wasmtime" is not known`}},
-		{pod: "batch", want: record.Record{Verdict: record.Passed, Reason: record.NotInjected}, message: "not injected"},
-		{pod: "none", want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.InterceptionNone)}, message: "is NONE"},
-		{pod: "init", want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.InitContainer)}, message: "istio-init"},
-		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: record.Record{Verdict: record.Passed, Reason: record.NamespaceExcluded}},
+		{pod: "batch", want: record.Record{Verdict: record.Passed, Reason: capture.ReasonNotInjected}, message: "not injected"},
+		{pod: "none", want: record.Record{Verdict: record.Passed, Reason: capture.ReasonOf(capture.InterceptionNone)}, message: "is NONE"},
+		{pod: "init", want: record.Record{Verdict: record.Passed, Reason: capture.ReasonOf(capture.InitContainer)}, message: "istio-init"},
+		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: record.Record{Verdict: record.Passed, Reason: capture.ReasonNamespaceExcluded}},
 		{
 			pod: "web", extra: `"excludeNamespaces": ["shop"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api", "sidecar.istio.io/status": ""}},`,
-			want: record.Record{Verdict: record.Passed, Reason: record.Exempt(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
+			want: record.Record{Verdict: record.Passed, Reason: capture.ReasonOf(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
 		},
-		{pod: "bad", want: record.Record{Verdict: record.Failed, Reason: record.Annotations, Code: 100}, message: "includeInboundPorts"},
-		{pod: "gone", want: record.Record{Verdict: record.Failed, Reason: record.Lookup, Code: 11}, message: "not found"},
-		{pod: "web", extra: `"mesh": 5,`, want: record.Record{Verdict: record.Failed, Reason: record.Configuration, Code: 7}, message: `"mesh"`},
-		{pod: "web", netns: "/run/netns/there-is-none", want: record.Record{Verdict: record.Failed, Reason: record.Gone, Code: 3}},
-		{pod: "web;K8S_POD_NAME=x", want: record.Record{Verdict: record.Failed, Reason: record.Input, Code: 4}, message: "CNI_ARGS"},
+		{pod: "bad", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonAnnotations, Code: 100}, message: "includeInboundPorts"},
+		{pod: "gone", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonLookup, Code: 11}, message: "not found"},
+		{pod: "web", extra: `"mesh": 5,`, want: record.Record{Verdict: record.Failed, Reason: capture.ReasonConfiguration, Code: 7}, message: `"mesh"`},
+		{pod: "web", netns: "/run/netns/there-is-none", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonGone, Code: 3}},
+		{pod: "web;K8S_POD_NAME=x", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonInput, Code: 4}, message: "CNI_ARGS"},
 	} {
 		netns := test.netns
 		if netns == "" {
@@ -133,7 +133,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%s: warnings %q, want %q", test.pod, got.Warnings, want)
 			}
 		}
-		if want := (record.PodRef{Namespace: "shop", Name: test.pod, UID: uid}); !strings.Contains(test.pod, ";") && got.Pod != want {
+		if want := (capture.PodRef{Namespace: "shop", Name: test.pod, UID: uid}); !strings.Contains(test.pod, ";") && got.Pod != want {
 			t.Errorf("of pod %v, want %v", got.Pod, want)
 		}
 		if got.Sandbox != "sandbox" || got.Time.Before(before) || got.Time.After(time.Now()) {
@@ -205,11 +205,11 @@ func TestNoAgent(t *testing.T) {
 				}
 				return
 			}
-			reasons := []record.Reason{}
+			reasons := []capture.Reason{}
 			for _, r := range spooled(t, socket) {
 				reasons = append(reasons, r.Reason)
 			}
-			if !slices.Equal(reasons, []record.Reason{record.Lookup}) {
+			if !slices.Equal(reasons, []capture.Reason{capture.ReasonLookup}) {
 				t.Errorf("spooled %q", reasons)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Auto is the operator's choice to take nftables and, where the kernel lacks a module of it,
@@ -92,19 +93,23 @@ func (v Verdict) Fault(asked config.Backend) error {
 }
 
 // Notes returns what does not work on a node where the operator asks for a backend.
-func (v Verdict) Notes(asked config.Backend) (notes []string) {
+func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	if v.Asked != asked {
 		return nil
 	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
-		notes = append(notes,
-			fmt.Sprintf("backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason))
+		notes = append(notes, report.Finding{Code: report.IPTablesChosen, Severity: report.Note, Reason: fmt.Sprintf(
+			"backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason)})
 	}
 	if v.NoTProxy != "" {
-		notes = append(notes, "no pods of the mesh with interceptionMode TPROXY: "+v.NoTProxy)
+		notes = append(notes, report.Finding{
+			Code: report.NoTProxy, Severity: report.Note, Reason: "no pods of the mesh with interceptionMode TPROXY: " + v.NoTProxy,
+		})
 	}
 	if v.NoIPv6 != "" {
-		notes = append(notes, "no pods of the mesh with IPv6 addresses: "+v.NoIPv6)
+		notes = append(notes, report.Finding{
+			Code: report.NoIPv6, Severity: report.Note, Reason: "no pods of the mesh with IPv6 addresses: " + v.NoIPv6,
+		})
 	}
 	return notes
 }

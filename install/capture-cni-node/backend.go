@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/backend"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -52,7 +53,8 @@ func (o *options) testBackend(ctx context.Context) error {
 	case verdict.Chosen == "":
 		log.Error("the agent will write no entry", "reason", verdict.Reason)
 	default:
-		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(verdict.Notes(verdict.Asked), "; "), "none"))
+		notes := verdict.Notes(verdict.Asked).Each(report.Finding.Advised)
+		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(notes, "; "), "none"))
 	}
 	return backend.Write(o.At(o.RunDir), verdict)
 }

@@ -40,7 +40,7 @@ func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	found := a.keeper.CurrentReport(ctx)
 	state := report.NodeState{
 		Version: config.OwnVersion(), Mode: found.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state,
-		Findings: found.Findings, Warning: found.Warning, Notes: found.Notes, Pods: a.podStates(),
+		Findings: found.Findings, Pods: a.podStates(),
 	}
 	if a.state == "absent" || a.BackendFault() != nil {
 		state.Backend = ""

@@ -22,7 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // options are the flags of all commands on a node, and what they name.
@@ -126,7 +126,7 @@ func (o *options) prepare() (err error) {
 		faults = append(faults,
 			errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))
 	}
-	o.Credentials.Pod = record.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
+	o.Credentials.Pod = capture.PodRef{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")}
 	o.sockets, err = o.findSockets()
 	if err == nil && len(o.sockets) > 0 {
 		o.runtime, err = cri.New(o.sockets...)

@@ -72,7 +72,7 @@ func (o *options) parts(ctx context.Context, scope, address string) []report.Bun
 		parts = append(parts,
 			report.BundlePart{Name: "node/verify.json", Write: asJSON(func(ctx context.Context) any { return n.Verify(ctx) })},
 			report.BundlePart{Name: "node/preflight.json", Write: asJSON(func(ctx context.Context) any {
-				return node.Check(ctx, o.Settings, o.runtime)
+				return node.Answers(node.Check(ctx, o.Settings, o.runtime))
 			})})
 		parts = append(parts, n.Evidence()...)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/telemetry"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func runCommand(o *options) *cobra.Command {
@@ -125,7 +125,7 @@ func (a *agent) run(ctx context.Context) error {
 }
 
 // receive returns the tasks that receive the plugin's records and act on them.
-func (a *agent) receive(isWatched func(record.PodRef) bool) (tasks []task, err error) {
+func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err error) {
 	settings := telemetry.Settings{Socket: a.AgentSocket(), Plugin: a.Plugin(), NetConf: a.Entry.Keys}
 	if settings.Socket == "" {
 		a.log.Info("agentSocket is empty: no Events and no ADD metrics")

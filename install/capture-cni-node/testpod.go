@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/validate"
 )
 
@@ -69,7 +70,7 @@ func testClientCommand() *cobra.Command {
 				}
 				to = append(to, destination)
 			}
-			message, err := validate.Encode(validate.Connect(command.Context(), to, budget))
+			message, err := report.EncodeTest(validate.Connect(command.Context(), to, budget))
 			if err != nil {
 				return err
 			}

@@ -9,37 +9,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func verifyCommand(o *options) *cobra.Command {
 	return queryCommand("verify", "Report whether the node is in the desired state",
-		func(ctx context.Context) (any, bool) {
+		func(ctx context.Context) (string, any, bool) {
 			report := node.New(o.Settings, nil, o.runtime, o.log).Verify(ctx)
-			return report, report.Good()
+			return report.String(), report, report.Good()
 		})
 }
 
 func preflightCommand(o *options) *cobra.Command {
 	return queryCommand("preflight", "Report what would prevent an installation on the node",
-		func(ctx context.Context) (any, bool) {
-			problems := node.Check(ctx, o.Settings, o.runtime)
-			return problems, !problems.Serious()
+		func(ctx context.Context) (string, any, bool) {
+			found := node.Check(ctx, o.Settings, o.runtime)
+			return found.String(), node.Answers(found), len(found.Of(report.Problem)) == 0
 		})
 }
 
 // queryCommand returns a command that prints a report on the node, as text or as
 // JSON, and fails if the report is not good. It changes nothing.
-func queryCommand(use, short string, query func(context.Context) (report any, good bool)) *cobra.Command {
+func queryCommand(use, short string, query func(context.Context) (text string, document any, good bool)) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
-			report, good := query(command.Context())
+			text, document, good := query(command.Context())
 			switch out := command.OutOrStdout(); format {
 			case "text":
-				_, err = fmt.Fprintln(out, report)
+				_, err = fmt.Fprintln(out, text)
 			case "json":
-				err = writeJSON(out, report)
+				err = writeJSON(out, document)
 			default:
 				err = fmt.Errorf("--output is %q: expected text or json", format)
 			}

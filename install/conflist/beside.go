@@ -50,8 +50,7 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 	for _, other := range others {
 		switch other.Decision {
 		case Refused:
-			what, do := other.Describe()
-			return others, mode, fmt.Errorf("%s: %s", what, do)
+			return others, mode, errors.New(other.Finding().Advised())
 		case kept:
 			mode = other.kept
 		}
@@ -91,19 +90,31 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	return report.DropIn, found
 }
 
-// CapturesTwice returns what follows from a plugin that captures the same pods as an entry
-// of a mode next to it, and what to do; "" for none.
-func CapturesTwice(others []Other, mode report.Mode) (what, do string) {
+// CapturesTwice returns warnings of the plugins that capture the same pods as an entry of a
+// mode next to them.
+func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) {
 	for _, other := range others {
 		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {
-			return other.Describe()
+			warning := other.Finding()
+			warning.Severity = report.Warning
+			warnings = append(warnings, warning)
 		}
 	}
-	return "", ""
+	return warnings
 }
 
-// Describe returns what follows from the plugin, and what to do next.
-func (o Other) Describe() (what, do string) {
+// severities are those of what follows from a plugin.
+var severities = map[decision]report.Severity{allowed: report.Note, kept: report.Note, Refused: report.Problem}
+
+// Finding returns what follows from the plugin: a problem if the agent writes no entry next to
+// it, else a note.
+func (o Other) Finding() report.Finding {
+	code, what, do := o.describe()
+	return report.Finding{Code: code, Severity: severities[o.Decision], Reason: what, Next: do}
+}
+
+// describe returns what follows from the plugin, and what to do next.
+func (o Other) describe() (code report.Code, what, do string) {
 	const (
 		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"
 		migrate    = ", or set besideIstioCNI (--beside-istio-cni) to migrate from it"
@@ -117,19 +128,19 @@ func (o Other) Describe() (what, do string) {
 	}
 	switch {
 	case o.Decision == allowed && !Plugin{Type: o.Plugin}.IsIstioCNI():
-		return what + ", which captures pods with a proxy of its own",
+		return report.OtherMesh, what + ", which captures pods with a proxy of its own",
 			"no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
 	case o.Decision == allowed:
-		return what + ", and besideIstioCNI is set" + twice, retire
+		return report.BesideIstioCNI, what + ", and besideIstioCNI is set" + twice, retire
 	case o.Decision == Refused && o.ambient:
-		return what, notAmbient
+		return report.AmbientMode, what, notAmbient
 	case o.Decision == Refused:
-		return what + twice, retire + migrate
+		return report.BesideIstioCNI, what + twice, retire + migrate
 	case o.ambient:
-		return what + stays + twice, notAmbient
+		return report.AmbientMode, what + stays + twice, notAmbient
 	case o.kept == report.Owned:
-		return what + stays + ": " + OwnedName + ", which leaves istio-cni out", retire
+		return report.BesideIstioCNI, what + stays + ": " + OwnedName + ", which leaves istio-cni out", retire
 	default:
-		return what + stays + twice, retire
+		return report.BesideIstioCNI, what + stays + twice, retire
 	}
 }

@@ -95,14 +95,15 @@ func TestBeside(t *testing.T) {
 		if diff := cmp.Diff([]Other{test.want}, others, cmp.AllowUnexported(Other{})); diff != "" {
 			t.Fatalf("%s: -want +got:\n%s", name, diff)
 		}
-		what, do := others[0].Describe()
-		if what != ptp+", which the runtime loads, has the entry of "+test.what || do != test.do || test.fault && err.Error() != what+": "+do {
+		found := others[0].Finding()
+		what, do := found.Reason, found.Next
+		if (found.Severity == report.Problem) != test.fault || found.Code.Advice() == "" || what != ptp+", which the runtime loads, has the entry of "+test.what || do != test.do || test.fault && err.Error() != what+": "+do {
 			t.Errorf("%s: %s; %s; %v", name, what, do, err)
 		}
 		for _, mode := range []report.Mode{report.Insert, report.Owned} {
 			twice := test.want.Plugin == "istio-cni" && test.want.Decision != Refused && (mode == report.Insert || test.want.ambient)
-			if what, _ := CapturesTwice(others, mode); (what != "") != twice {
-				t.Errorf("%s, with an entry of mode %s: %q", name, mode, what)
+			if warnings := CapturesTwice(others, mode); (len(warnings) > 0) != twice {
+				t.Errorf("%s, with an entry of mode %s: %q", name, mode, warnings)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Files next to the kubeconfig.
@@ -35,8 +35,8 @@ func Names() []string { return []string{config.KubeconfigName, TokenName, CAName
 
 // Settings are what the plugin reads pods with while the agent does not answer.
 type Settings struct {
-	OnNode bool          // false: no credentials on the node, and no program to use them
-	Pod    record.PodRef // the agent's own, for the canary that precedes their removal
+	OnNode bool           // false: no credentials on the node, and no program to use them
+	Pod    capture.PodRef // the agent's own, for the canary that precedes their removal
 	kube.TokenSpec
 	Server string // URL of the API server, as the node reaches it
 	CAFile string // in the agent's own file system

@@ -18,7 +18,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // agent is a Pods that a test makes, and what it was asked.
@@ -88,7 +87,7 @@ func TestAsk(t *testing.T) {
 			if logged := strings.Contains(log.String(), "the agent does not answer"); logged != tt.logged {
 				t.Errorf("logged %v: %s", logged, log.String())
 			}
-			want := lookup.Request{Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}}
+			want := lookup.Request{Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}}
 			if tt.known {
 				want.Digest = "d1"
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -37,7 +38,7 @@ func TestConfirmBy(t *testing.T) {
 		"failed":              {adopted, func(r *record.Record) { r.Verdict = record.Failed }, adopted},
 		"without a stamp":     {adopted, func(r *record.Record) { r.Stamp = "" }, adopted},
 	} {
-		w := examined("web", Finding{})
+		w := examined("web", report.Finding{})
 		add := record.Record{Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID, Verdict: record.Captured, Backend: "nftables", Stamp: stamp}
 		tt.change(&add)
 		got := tt.before

@@ -27,7 +27,7 @@ func TestIntervalsIgnoreTheClock(t *testing.T) {
 	g.Round(t.Context()) // has no listing
 	n.set(hangingList)
 	g.lister.pending = g.lister.begin(t.Context())
-	if state := g.watched["web"].finding.State; state != report.Exempt {
+	if state := g.watched["web"].finding.Code; state != report.Exempt {
 		t.Fatalf("the pod is %s", state)
 	}
 	kept := times{t: t, seen: map[uintptr]bool{}}

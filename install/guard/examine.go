@@ -34,15 +34,15 @@ type examiner struct {
 // examine compares one pod with its desired state and, where policy and limits allow it,
 // repairs it. It also returns what it observed, which is zero where it did not have to enter
 // the namespace.
-func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (Finding, kernel.Observation) {
+func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	asked, found := e.decide(ctx, w)
-	if found.State != "" {
+	if found.Code != "" {
 		return found, kernel.Observation{}
 	}
 	netns, err := kernel.TryOpen(w.sandbox.NetNS)
-	if errors.Is(err, podnet.ErrBusy) && w.finding.State != "" { // an ADD or a DEL runs
+	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // an ADD or a DEL runs
 		return w.lastFinding(), kernel.Observation{}
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	defer netns.Close()
 	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault)
 	found, observed := e.check(ctx, netns, w, asked, packet)
-	if found.isMissing() {
+	if lacksRules(found.Code) {
 		return e.restore(ctx, netns, w, found), observed
 	}
 	e.renewRefused(ctx, netns, w, observed)
@@ -61,17 +61,17 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 // decide asks for a pod, and decides what it should have; without a new answer that stays. It
 // returns a finding for a pod whose namespace does not matter. ADD and DEL wait while
 // the guard holds the lock of the namespace, so it asks before.
-func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
+func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Finding) {
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{
 			Cause:   capture.NamespaceExcluded,
 			Message: fmt.Sprintf("namespace %s is in excludeNamespaces", w.sandbox.Namespace),
 		}
-		return nil, Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
+		return nil, finding(report.Exempt, w.desired.exemption.Message)
 	}
 	if w.later { // not repaired: no edit of a running pod decides on its capture
-		return nil, Finding{State: report.InjectedLater, Reason: "it was not injected when its sandbox was made, " +
-			"and its annotations were edited since: replace the pod, and find out who edited it"}
+		return nil, finding(report.InjectedLater, "it was not injected when its sandbox was made, "+
+			"and its annotations were edited since: replace the pod, and find out who edited it")
 	}
 	if w.sandbox.NetworkError != nil {
 		return nil, unknown(w.sandbox.NetworkError)
@@ -89,23 +89,23 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, Finding) {
 		case err != nil:
 			return nil, unknown(err)
 		case fresh.Exemption.Cause == "":
-			return fresh, Finding{}
+			return fresh, report.Finding{}
 		}
 		w.desired = newDesired(answer, fresh.Exemption)
 	}
 	if w.desired.exemption.Cause != "" {
-		return nil, Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
+		return nil, finding(report.Exempt, w.desired.exemption.Message)
 	}
-	return nil, Finding{}
+	return nil, report.Finding{}
 }
 
 // check observes the namespace and judges what it found. While no transaction was committed to
 // nf_tables there, the last finding stays.
 func (e *examiner) check(
 	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
-) (Finding, kernel.Observation) {
+) (report.Finding, kernel.Observation) {
 	question := kernel.Question{Packet: packet}
-	if fresh == nil && w.finding.isSettled() && w.roundsUnchanged%fullCheckEvery != 0 {
+	if fresh == nil && isSettled(w.finding.Code) && w.roundsUnchanged%fullCheckEvery != 0 {
 		question.Seen = w.seen
 	} else {
 		w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)

@@ -52,7 +52,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Exp
 	g.explainAnnotations(ctx, sandbox, &p)
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID), later: later}
 	found, observed := g.examiner.examine(ctx, w, nil)
-	p.State, p.Because = found.State, found.Reason
+	p.State, p.Because = found.Code, found.Reason
 	if sandbox.NetNS != "" {
 		if p.Kernel, err = explainKernel(ctx, w, observed); err != nil {
 			p.KernelUnknown = err.Error()

@@ -104,7 +104,7 @@ func TestExplainsExcluded(t *testing.T) {
 func TestExplainsTheLastADD(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	web := record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}
+	web := capture.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}
 	captured := record.Record{
 		Time: at, Pod: web, Sandbox: "web", Verdict: record.Captured, Backend: "nftables", Warnings: []string{"IPv6 is left uncaptured"},
 		Stages: map[record.Stage]float64{record.Deciding: .0005, record.Committing: .0123},
@@ -125,7 +125,7 @@ func TestExplainsTheLastADD(t *testing.T) {
 			[]string{"earlier sandbox", "lookup", "ADD     not known"},
 		},
 		"failed": {
-			[]record.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: record.Failed, Reason: record.Lookup, Message: "no answer"}},
+			[]record.Record{captured, {Time: at.Add(time.Minute), Pod: web, Sandbox: "web", Verdict: record.Failed, Reason: capture.ReasonLookup, Message: "no answer"}},
 			[]string{"last ADD     2026-01-02T03:05:05Z: failed (lookup): no answer\n"},
 			[]string{"nftables\n", "took", "warned", "earlier sandbox"},
 		},
@@ -161,8 +161,8 @@ func TestExplainsWithoutSandbox(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	failed := func(uid string, after time.Duration, message string) record.Record {
 		return record.Record{
-			Time: at.Add(after), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: uid},
-			Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Annotations, Message: message,
+			Time: at.Add(after), Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: uid},
+			Sandbox: "4ed1", Verdict: record.Failed, Reason: capture.ReasonAnnotations, Message: message,
 		}
 	}
 	dir := writeHistory(t, failed("uid-1", 0, "an earlier fault"), failed("uid-2", time.Minute, "excludeOutboundPorts is \"http\": expected ports"))

@@ -151,8 +151,9 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 // revisit examines a pod, stores its baseline, and reports a new finding.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
+	w.repaired = ""
 	w.finding, _ = g.examiner.examine(ctx, w, nil)
-	w.baseline.Reported = isReported(w.finding.State, baseline.Reported, false)
+	w.baseline.Reported = isReported(w.finding.Code, baseline.Reported, false)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
 	}
@@ -162,7 +163,7 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 
 // pauseAfter returns how long after its finding a pod is examined again.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
-	if w.finding.State == report.Unknown || w.isMissing() {
+	if w.finding.Code == report.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
 	}
 	return g.settings.Round
@@ -172,7 +173,7 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 // them: the guard may be replaced before the next one.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
-		if now := isReported(w.finding.State, w.baseline.Reported, len(g.outbox.queue) == 0); now != w.baseline.Reported {
+		if now := isReported(w.finding.Code, w.baseline.Reported, len(g.outbox.queue) == 0); now != w.baseline.Reported {
 			w.baseline.Reported = now
 			g.save(w)
 		}
@@ -180,7 +181,7 @@ func (g *Guard) noteReported() {
 }
 
 // isReported reports whether the agent has the record of an outdated pod.
-func isReported(found report.PodState, reported, sent bool) bool {
+func isReported(found report.Code, reported, sent bool) bool {
 	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }
 
@@ -201,23 +202,23 @@ func (g *Guard) save(w *watched) {
 
 // report logs a new finding and sends it to the agent. A request for an eviction
 // is repeated at each examination.
-func (g *Guard) report(w *watched, before Finding) {
+func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
-	if w.finding.State == before.State && w.finding.Repaired == "" {
+	if w.finding.Code == before.Code && w.repaired == "" {
 		return
 	}
 	if !w.baseline.Reported {
 		g.outbox.add(w)
 	}
-	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.State)
+	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.Code)
 	switch {
-	case w.finding.Repaired != "":
-		log.Warn("repaired the pod's capture rules", "found", w.finding.Repaired, "reason", w.finding.Reason)
-	case w.finding.State == report.Captured:
+	case w.repaired != "":
+		log.Warn("repaired the pod's capture rules", "found", w.repaired, "reason", w.finding.Reason)
+	case w.finding.Code == report.Captured:
 		log.Debug("the pod is captured", "reason", w.finding.Reason)
-	case w.finding.State == report.Exempt:
+	case w.finding.Code == report.Exempt:
 		log.Info("the pod is in the mesh and exempt from capture", "cause", w.desired.exemption.Cause, "reason", w.finding.Reason)
 	default:
 		log.Warn("the pod is not in the desired state", "reason", w.finding.Reason)

@@ -20,8 +20,8 @@ func TestInjectedLater(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*cri.Sandbox)
-		want   report.PodState // "" for a pod that is not watched
-		asked  int             // requests for the pod
+		want   report.Code // "" for a pod that is not watched
+		asked  int         // requests for the pod
 	}{
 		"later":              {func(*cri.Sandbox) {}, report.InjectedLater, 0},
 		"excluded":           {func(s *cri.Sandbox) { s.Namespace = "excluded" }, report.Exempt, 0},
@@ -34,11 +34,11 @@ func TestInjectedLater(t *testing.T) {
 			n.uids = []string{"uid-of-web"}
 			n.sandbox.Annotations = nil
 			tt.change(&n.sandbox)
-			expectWatched := func(when string, want report.PodState) {
+			expectWatched := func(when string, want report.Code) {
 				t.Helper()
 				g.Round(t.Context()) // asks for the pods that are injected now
 				g.Round(t.Context())
-				if w := g.watched["web"]; (w != nil) != (want != "") || w != nil && w.finding.State != want {
+				if w := g.watched["web"]; (w != nil) != (want != "") || w != nil && w.finding.Code != want {
 					t.Errorf("%s: it watches %+v", when, w)
 				}
 			}

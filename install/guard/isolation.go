@@ -46,22 +46,20 @@ func isolatingName(name string) string {
 
 // checkIsolated is about a pod whose traffic bypasses the node's kernel. Neither a
 // repair nor an eviction would change that.
-func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) Finding {
+func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) report.Finding {
 	if answer != nil {
 		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox), meshes))
 	}
 	if w.desired.exemption.Cause != "" {
-		return Finding{State: report.Exempt, Reason: w.desired.exemption.Message}
+		return finding(report.Exempt, w.desired.exemption.Message)
 	}
-	return Finding{
-		State: report.Uncaptured,
-		Reason: "its runtime " + isolatingRuntime(w.sandbox.Runtime) + " has a network stack of its own, whose traffic bypasses the rules: " +
-			"use another runtime class, or remove the pod from the mesh",
-	}
+	return finding(report.Uncaptured, "its runtime "+isolatingRuntime(w.sandbox.Runtime)+
+		" has a network stack of its own, whose traffic bypasses the rules: "+
+		"use another runtime class, or remove the pod from the mesh")
 }
 
 // isMissing reports whether the pod lacks the desired rules, and a repair or an
 // eviction would change that.
 func (w *watched) isMissing() bool {
-	return isolatingRuntime(w.sandbox.Runtime) == "" && w.finding.isMissing()
+	return isolatingRuntime(w.sandbox.Runtime) == "" && lacksRules(w.finding.Code)
 }

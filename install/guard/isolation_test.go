@@ -47,18 +47,18 @@ func TestIsolatingRuntime(t *testing.T) {
 // answer, unless it is exempt by it or by the last one.
 func TestCheckIsolated(t *testing.T) {
 	t.Parallel()
-	w := examined("web", Finding{})
+	w := examined("web", report.Finding{})
 	w.sandbox.Runtime.Handler = "kata"
 	w.sandbox.Annotations = injected()
 	pod := capture.Pod{Annotations: injected(), Containers: []capture.Container{{Name: "app"}, {Name: "istio-proxy"}}}
 	meshes := []config.MeshName{config.Istio}
-	if got := w.checkIsolated(&lookup.Answer{Pod: &pod, Digest: "1"}, meshes); got.State != report.Uncaptured || !strings.Contains(got.Reason, "kata") || w.desired.digest != "1" {
+	if got := w.checkIsolated(&lookup.Answer{Pod: &pod, Digest: "1"}, meshes); got.Code != report.Uncaptured || !strings.Contains(got.Reason, "kata") || w.desired.digest != "1" {
 		t.Errorf("%+v, %+v", got, w.desired)
 	}
 	pod.Containers = pod.Containers[:1]
 	for _, answer := range []*lookup.Answer{{Pod: &pod, Digest: "2", HasController: true}, nil} {
 		got := w.checkIsolated(answer, meshes)
-		if got.State != report.Exempt || got.Reason == "" || w.desired.exemption.Cause != capture.NoProxy || !w.desired.hasController {
+		if got.Code != report.Exempt || got.Reason == "" || w.desired.exemption.Cause != capture.NoProxy || !w.desired.hasController {
 			t.Errorf("without a proxy: %+v, %+v", got, w.desired)
 		}
 	}

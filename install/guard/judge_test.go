@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 		happened    []observation
 		differences []string
 		edited      bool
-		want        report.PodState
+		want        report.Code
 		says        string
 		after       baseline
 	}{
@@ -112,7 +112,7 @@ func TestJudge(t *testing.T) {
 		{"drifted, obstruction unknown", today, []observation{unread}, []string{"missing: a"}, false, report.Drifted, "missing: a", today},
 	} {
 		got, after := judge(desired{stamp: stampToday, changed: tt.edited}, tt.before, observed(tt.happened...), tt.differences)
-		if got.State != tt.want || !strings.Contains(got.Reason, tt.says) || (got.Reason == "") != (tt.says == "") {
+		if got.Code != tt.want || !strings.Contains(got.Reason, tt.says) || (got.Reason == "") != (tt.says == "") {
 			t.Errorf("%s: %+v, want %s: %s", tt.name, got, tt.want, tt.says)
 		}
 		if after != tt.after {
@@ -128,7 +128,7 @@ func TestJudgeLateAddress(t *testing.T) {
 	for _, tt := range []struct {
 		address string
 		edited  bool
-		want    report.PodState
+		want    report.Code
 		says    string
 	}{
 		{"192.0.2.2", false, report.Captured, ""},
@@ -140,7 +140,7 @@ func TestJudgeLateAddress(t *testing.T) {
 			o.Stamp, o.Addresses = stamp, []netip.Addr{netip.MustParseAddr(tt.address)}
 		})
 		got, _ := judge(desired{stamp: stamp, changed: tt.edited}, baselineOf(o), o, nil)
-		if got.State != tt.want || !strings.Contains(got.Reason, tt.says) {
+		if got.Code != tt.want || !strings.Contains(got.Reason, tt.says) {
 			t.Errorf("%s: %+v, want %s: %s", tt.address, got, tt.want, tt.says)
 		}
 	}

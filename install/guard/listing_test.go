@@ -213,7 +213,7 @@ func TestHangingRuntime(t *testing.T) {
 		s.set(running("a", "b", "c"))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if s.watched["c"] == nil || s.watched["c"].finding.State != report.Exempt {
+		if s.watched["c"] == nil || s.watched["c"].finding.Code != report.Exempt {
 			t.Errorf("it watches %v", s.watched)
 		}
 		cancel()
@@ -247,7 +247,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		netns string
-		want  report.PodState
+		want  report.Code
 	}{"a namespace of its own": {"/netns/web", report.Unknown}, "the node's network": {"", ""}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShakyGuard()
@@ -258,7 +258,7 @@ func TestUnlocatedSandbox(t *testing.T) {
 				return []cri.Sandbox{sandbox, meshedSandbox("other")}, nil
 			})
 			s.Round(t.Context())
-			if w := s.watched["web"]; w == nil || w.finding != (Finding{State: report.Unknown, Reason: "the shim is stuck"}) {
+			if w := s.watched["web"]; w == nil || w.finding != finding(report.Unknown, "the shim is stuck") {
 				t.Errorf("%s: before: %+v", name, w)
 			}
 			s.expect(t, name, 1, time.Now())

@@ -19,20 +19,23 @@ import (
 func TestFindingsAreLogged(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		found Finding
+		found report.Finding
 		line  string
 	}{
-		{Finding{State: report.Captured, Repaired: report.Drifted, Reason: "a rule more"}, `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
-		{Finding{State: report.Captured, Reason: "as desired"}, `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
-		{Finding{State: report.Exempt, Reason: "NONE"}, `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
-		{Finding{State: report.Foreign, Reason: "nat"}, `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
-		{Finding{State: report.Unknown, Reason: "before"}, ""},
+		{finding(report.Captured, "a rule more"), `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
+		{finding(report.Captured, "as desired"), `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
+		{finding(report.Exempt, "NONE"), `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
+		{finding(report.Foreign, "nat"), `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
+		{finding(report.Unknown, "before"), ""},
 	} {
 		var log strings.Builder
 		g := New(Settings{}, nil, nil, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime})), prometheus.NewRegistry())
 		w := examined("web", tt.found)
+		if strings.Contains(tt.line, "found=drifted") {
+			w.repaired = report.Drifted
+		}
 		w.desired.exemption.Cause = capture.NoProxy
-		g.report(w, Finding{State: report.Unknown})
+		g.report(w, finding(report.Unknown, ""))
 		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.line {
 			t.Errorf("%+v: logged %q, want %q", tt.found, got, tt.line)
 		}
@@ -51,11 +54,11 @@ func TestPodMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	g := New(Settings{}, nil, nil, slog.New(slog.DiscardHandler), registry)
-	exempt := examined("exempt", Finding{State: report.Exempt})
+	exempt := examined("exempt", finding(report.Exempt, ""))
 	exempt.desired.exemption.Cause, exempt.mesh = capture.NoProxy, config.Istio
-	foreign := examined("foreign", Finding{State: report.Foreign})
+	foreign := examined("foreign", finding(report.Foreign, ""))
 	foreign.desired.exemption.Cause = capture.NoProxy // of an earlier answer
-	g.metrics.count(map[string]*watched{"exempt": exempt, "foreign": foreign, "new": examined("new", Finding{})}, []config.MeshName{config.Istio})
+	g.metrics.count(map[string]*watched{"exempt": exempt, "foreign": foreign, "new": examined("new", report.Finding{})}, []config.MeshName{config.Istio})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

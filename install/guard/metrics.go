@@ -60,8 +60,8 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 	}
 	exempt := map[capture.ExemptionCause]int{}
 	for _, w := range watched {
-		counts[[2]string{string(w.finding.State), string(w.mesh)}]++
-		if w.finding.State == report.Exempt {
+		counts[[2]string{string(w.finding.Code), string(w.mesh)}]++
+		if w.finding.Code == report.Exempt {
 			exempt[w.desired.exemption.Cause]++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -22,9 +23,9 @@ const outboxSize = 512
 
 // add queues a record of a finding, except for pods that need no Event.
 func (o *outbox) add(w *watched) {
-	verdict, state := telemetry.Found, w.finding.State
-	if w.finding.Repaired != "" {
-		verdict, state = telemetry.Repaired, w.finding.Repaired
+	verdict, state := telemetry.Found, w.finding.Code
+	if w.repaired != "" {
+		verdict, state = telemetry.Repaired, w.repaired
 	}
 	if state == report.Captured || state == report.Exempt || state == report.Unknown || o.socket == "" {
 		return
@@ -36,18 +37,18 @@ func (o *outbox) add(w *watched) {
 // requestEviction asks the agent to evict a pod. The request is not queued: the
 // next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
-	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.State))
+	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.Code))
 }
 
-func recordOf(w *watched, verdict record.Verdict, state report.PodState) record.Record {
+func recordOf(w *watched, verdict record.Verdict, state report.Code) record.Record {
 	return record.Record{
 		Time: time.Now(), Pod: refOf(w.sandbox), Sandbox: w.sandbox.ID,
-		Verdict: verdict, Reason: record.Reason(state), Message: message(verdict, state, w.finding.Reason),
+		Verdict: verdict, Reason: capture.Reason(state), Message: message(verdict, state, w.finding.Reason),
 	}
 }
 
 // message returns the text of the Event, for the pod's owner.
-func message(verdict record.Verdict, state report.PodState, reason string) string {
+func message(verdict record.Verdict, state report.Code, reason string) string {
 	if verdict == telemetry.Repaired {
 		if state == report.Uncaptured {
 			return "the pod ran without capture and is captured now: " + reason
@@ -58,7 +59,7 @@ func message(verdict record.Verdict, state report.PodState, reason string) strin
 }
 
 // foundTexts are the beginnings of the Events about what was found and not repaired.
-var foundTexts = map[report.PodState]string{
+var foundTexts = map[report.Code]string{
 	report.Uncaptured:    "the pod is not captured: ",
 	report.Drifted:       "the pod's capture rules were changed and are not restored: ",
 	report.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them: ",

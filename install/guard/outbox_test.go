@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -32,7 +33,7 @@ func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 }
 
 // examined returns a pod with a finding.
-func examined(name string, f Finding) *watched {
+func examined(name string, f report.Finding) *watched {
 	return &watched{sandbox: cri.Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
 }
 
@@ -50,7 +51,7 @@ func TestOutboxWaits(t *testing.T) {
 	o := outbox{socket: socket}
 	o.send()
 	for _, name := range []string{"a", "b", "c"} {
-		o.add(examined(name, Finding{State: report.Uncaptured, Reason: "no rules"}))
+		o.add(examined(name, finding(report.Uncaptured, "no rules")))
 		o.send()
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(o.queue)); diff != "" {
@@ -65,7 +66,7 @@ func TestOutboxWaits(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o.add(examined("d", Finding{State: report.Drifted}))
+	o.add(examined("d", finding(report.Drifted, "")))
 	o.send()
 	if diff := cmp.Diff([]string{"d"}, names(o.queue)); diff != "" {
 		t.Errorf("after the agent ended: %s", diff)
@@ -82,7 +83,7 @@ func TestOutboxOfABusyAgent(t *testing.T) {
 	var want []string
 	for i := range outboxSize {
 		want = append(want, fmt.Sprint(i))
-		o.add(examined(want[i], Finding{State: report.Uncaptured, Reason: strings.Repeat("x", 1<<10)}))
+		o.add(examined(want[i], finding(report.Uncaptured, strings.Repeat("x", 1<<10))))
 	}
 	o.send()
 	if len(o.queue) == 0 || len(o.queue) == outboxSize {
@@ -104,7 +105,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	o := outbox{socket: filepath.Join(t.TempDir(), "s")}
 	const more = 10
 	for i := range outboxSize + more {
-		o.add(examined(fmt.Sprint(i), Finding{State: report.Uncaptured}))
+		o.add(examined(fmt.Sprint(i), finding(report.Uncaptured, "")))
 	}
 	if first, last := o.queue[0].Pod.Name, o.queue[len(o.queue)-1].Pod.Name; len(o.queue) != outboxSize || first != fmt.Sprint(more) || last != fmt.Sprint(outboxSize+more-1) {
 		t.Errorf("%d are queued, from %s to %s", len(o.queue), first, last)
@@ -116,28 +117,32 @@ func TestOutboxIsBounded(t *testing.T) {
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		finding Finding
+		finding report.Finding
 		verdict record.Verdict
-		reason  record.Reason
+		reason  capture.Reason
 		says    string
 	}{
-		{Finding{State: report.Captured}, "", "", ""},
-		{Finding{State: report.Exempt, Reason: "interception NONE"}, "", "", ""},
-		{Finding{State: report.Unknown, Reason: "no API server"}, "", "", ""},
-		{Finding{report.Captured, "no rules", report.Uncaptured}, telemetry.Repaired, telemetry.Uncaptured, "is captured now"},
-		{Finding{report.Captured, "one rule more", report.Drifted}, telemetry.Repaired, telemetry.Drifted, "are restored"},
-		{Finding{State: report.Uncaptured, Reason: "no rules"}, telemetry.Found, telemetry.Uncaptured, "not captured"},
-		{Finding{State: report.Drifted, Reason: "one rule more"}, telemetry.Found, telemetry.Drifted, "not restored"},
-		{Finding{State: report.Outdated, Reason: "of v0"}, telemetry.Found, telemetry.Outdated, "a restart"},
-		{Finding{State: report.Changed, Reason: "edited"}, telemetry.Found, telemetry.Changed, "edited"},
-		{Finding{State: report.InjectedLater, Reason: "edited"}, telemetry.Found, telemetry.InjectedLater, "not captured, though"},
-		{Finding{State: report.Obstructed, Reason: "notrack in front"}, telemetry.Found, telemetry.Obstructed, "another table"},
-		{Finding{State: report.Foreign, Reason: "of istio-cni"}, telemetry.Found, telemetry.Foreign, "another plugin's"},
+		{finding(report.Captured, ""), "", "", ""},
+		{finding(report.Exempt, "interception NONE"), "", "", ""},
+		{finding(report.Unknown, "no API server"), "", "", ""},
+		{finding(report.Captured, "no rules"), telemetry.Repaired, telemetry.Uncaptured, "is captured now"},
+		{finding(report.Captured, "one rule more"), telemetry.Repaired, telemetry.Drifted, "are restored"},
+		{finding(report.Uncaptured, "no rules"), telemetry.Found, telemetry.Uncaptured, "not captured"},
+		{finding(report.Drifted, "one rule more"), telemetry.Found, telemetry.Drifted, "not restored"},
+		{finding(report.Outdated, "of v0"), telemetry.Found, telemetry.Outdated, "a restart"},
+		{finding(report.Changed, "edited"), telemetry.Found, telemetry.Changed, "edited"},
+		{finding(report.InjectedLater, "edited"), telemetry.Found, telemetry.InjectedLater, "not captured, though"},
+		{finding(report.Obstructed, "notrack in front"), telemetry.Found, telemetry.Obstructed, "another table"},
+		{finding(report.Foreign, "of istio-cni"), telemetry.Found, telemetry.Foreign, "another plugin's"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
 		o := outbox{socket: socket}
-		o.add(examined("web", tt.finding))
+		w := examined("web", tt.finding)
+		if tt.verdict == telemetry.Repaired {
+			w.repaired = report.Code(tt.reason)
+		}
+		o.add(w)
 		o.send()
 		got := receive(t, conn)
 		if tt.verdict == "" {
@@ -152,7 +157,7 @@ func TestOutbox(t *testing.T) {
 		}
 		r := got[0]
 		if r.Verdict != tt.verdict || r.Reason != tt.reason || !strings.Contains(r.Message, tt.says) || !strings.Contains(r.Message, tt.finding.Reason) ||
-			r.Pod != (record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
+			r.Pod != (capture.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"}) || r.Sandbox != "sandbox-of-web" || r.Time.IsZero() {
 			t.Errorf("%v: sent %+v", tt.finding, r)
 		}
 	}
@@ -163,8 +168,8 @@ func TestNoSocket(t *testing.T) {
 	t.Parallel()
 	var o outbox
 	for _, state := range report.PodStates() {
-		o.add(examined("web", Finding{State: state}))
-		o.requestEviction(examined("web", Finding{State: state}))
+		o.add(examined("web", finding(state, "")))
+		o.requestEviction(examined("web", finding(state, "")))
 	}
 	o.send()
 	if len(o.queue) > 0 {
@@ -178,10 +183,10 @@ func TestRequestEviction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	o := outbox{socket: socket}
-	o.requestEviction(examined("early", Finding{State: report.Uncaptured}))
+	o.requestEviction(examined("early", finding(report.Uncaptured, "")))
 	conn := lab.AgentSocket(t, socket)
 	o.send()
-	o.requestEviction(examined("web", Finding{State: report.Drifted, Reason: "one rule more"}))
+	o.requestEviction(examined("web", finding(report.Drifted, "one rule more")))
 	got := receive(t, conn)
 	if len(got) != 1 || got[0].Verdict != telemetry.EvictionRequested || got[0].Reason != telemetry.Drifted || got[0].Pod.UID != "uid-of-web" {
 		t.Errorf("sent %+v", got)

@@ -81,10 +81,10 @@ func TestRefusedRepair(t *testing.T) {
 		_, g := newPodNode(t, Settings{})
 		limit := map[string]*rate.Limiter{"first": g.examiner.limits.first, "repeated": g.examiner.limits.repeated}[name]
 		limit.AllowN(time.Now(), repairBurst)
-		w := examined("web", Finding{})
+		w := examined("web", report.Finding{})
 		w.repairs = before
-		found := g.examiner.repair(t.Context(), nil, w, Finding{State: report.Drifted, Reason: "a rule more"})
-		if found.State != report.Drifted || !strings.Contains(found.Reason, "a rule more; too many repairs") || w.repairs != before {
+		found := g.examiner.repair(t.Context(), nil, w, finding(report.Drifted, "a rule more"))
+		if found.Code != report.Drifted || !strings.Contains(found.Reason, "a rule more; too many repairs") || w.repairs != before {
 			t.Errorf("%s: %+v, with %+v", name, found, w.repairs)
 		}
 	}

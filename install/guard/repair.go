@@ -16,7 +16,7 @@ import (
 )
 
 // repair repairs a pod, unless a limit forbids it.
-func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	if refusal := e.limits.refusal(&w.repairs, time.Now()); refusal != "" {
 		found.Reason += "; " + refusal
 		return found
@@ -32,12 +32,13 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
-	return Finding{report.Captured, connections + "; found: " + found.Reason, found.State}
+	w.repaired = found.Code
+	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
 // restore restores the rules of a pod that lacks them, if it still runs and the policy allows
 // it.
-func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found Finding) Finding {
+func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL has removed its rules

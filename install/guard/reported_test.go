@@ -19,7 +19,7 @@ import (
 func TestIsReported(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		found                report.PodState
+		found                report.Code
 		reported, sent, want bool
 	}{
 		{report.Outdated, false, false, false}, // the record is added after this, or waits for an agent
@@ -42,8 +42,8 @@ func TestIsReported(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	type sent map[record.Verdict]int
-	missing := map[report.PodState]bool{report.Uncaptured: true, report.Drifted: true}
-	silent := map[report.PodState]bool{report.Captured: true, report.Exempt: true, report.Unknown: true}
+	missing := map[report.Code]bool{report.Uncaptured: true, report.Drifted: true}
+	silent := map[report.Code]bool{report.Captured: true, report.Exempt: true, report.Unknown: true}
 	for _, policy := range Policies() {
 		for _, state := range report.PodStates() {
 			for _, tt := range []struct {
@@ -53,17 +53,17 @@ func TestReport(t *testing.T) {
 			}{
 				{"alone", func(*Guard, *watched) {}, false, false},
 				{"with a controller", func(_ *Guard, w *watched) { w.desired.hasController = true }, false, policy == Evict && missing[state]},
-				{"repaired", func(_ *Guard, w *watched) { w.finding = Finding{State: report.Captured, Repaired: report.Drifted} }, true, false},
+				{"repaired", func(_ *Guard, w *watched) { w.finding, w.repaired = finding(report.Captured, ""), report.Drifted }, true, false},
 				{"isolated", func(_ *Guard, w *watched) { w.desired.hasController, w.sandbox.Runtime.Handler = true, "kata" }, false, false},
 				{"the runtime is away", func(g *Guard, w *watched) { w.desired.hasController, g.lister.fault = true, errors.New("away") }, false, false},
 			} {
 				socket := t.TempDir() + "/s"
 				conn := lab.AgentSocket(t, socket)
 				_, g := newPodNode(t, Settings{Policy: policy, Socket: socket})
-				w := examined("web", Finding{State: state})
+				w := examined("web", finding(state, ""))
 				tt.change(g, w)
 				const examinations = 3
-				before := Finding{}
+				before := report.Finding{}
 				for range examinations {
 					g.report(w, before)
 					before = w.finding
@@ -87,5 +87,16 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRepairIsReportedOnce examines a pod again after a repair: no second record tells of it.
+func TestRepairIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	_, g := newPodNode(t, Settings{Policy: InPlace, Socket: t.TempDir() + "/s"})
+	w := examined("web", finding(report.Exempt, ""))
+	w.sandbox.Namespace, w.repaired = "excluded", report.Drifted
+	if g.revisit(t.Context(), w); w.repaired != "" || len(g.outbox.queue) > 0 {
+		t.Errorf("repaired from %q, and queued %+v", w.repaired, g.outbox.queue)
 	}
 }

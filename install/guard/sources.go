@@ -8,7 +8,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Runtime is the node's container runtime.
@@ -35,8 +34,8 @@ type Pods interface {
 	Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error)
 }
 
-func refOf(s cri.Sandbox) record.PodRef {
-	return record.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+func refOf(s cri.Sandbox) capture.PodRef {
+	return capture.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
 // asCreated returns a pod with the labels and annotations of its creation.

@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -124,7 +125,7 @@ func TestStoreOnAFullDisk(t *testing.T) {
 	var log strings.Builder
 	g := New(Settings{BaselineDir: filepath.Join(directory, "guard"), Round: time.Minute}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
 	g.examiner.settings.Conf.ExcludeNamespaces = []string{"shop"} // so that an examination needs no namespace
-	pods := []*watched{examined("a", Finding{}), examined("b", Finding{})}
+	pods := []*watched{examined("a", report.Finding{}), examined("b", report.Finding{})}
 	for _, w := range pods {
 		g.watched[w.sandbox.ID] = w
 		w.baseline = stored

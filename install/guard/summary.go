@@ -30,9 +30,9 @@ type summary struct {
 
 // summarize returns the states of the pods that are watched.
 func (g *Guard) summarize(now time.Time) (pods report.Pods) {
-	pods.States, pods.Exempt = map[report.PodState]int{}, map[capture.ExemptionCause]int{}
+	pods.States, pods.Exempt = map[report.Code]int{}, map[capture.ExemptionCause]int{}
 	for _, w := range g.watched {
-		state := w.finding.State
+		state := w.finding.Code
 		if state == "" {
 			continue // it was not examined yet
 		}

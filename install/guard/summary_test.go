@@ -26,10 +26,10 @@ func newSummarizing(t *testing.T) *Guard {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "guard")
 	g := &Guard{settings: Settings{BaselineDir: dir}, store: store{dir}, lister: &lister{}, once: newOnceLog(slog.New(slog.DiscardHandler)), watched: map[string]*watched{
-		"captured": examined("captured", Finding{State: report.Captured}),
-		"broken":   examined("broken", Finding{State: report.Uncaptured, Reason: "no rules"}),
-		"exempt":   examined("exempt", Finding{State: report.Exempt}),
-		"new":      examined("new", Finding{}),
+		"captured": examined("captured", finding(report.Captured, "")),
+		"broken":   examined("broken", finding(report.Uncaptured, "no rules")),
+		"exempt":   examined("exempt", finding(report.Exempt, "")),
+		"new":      examined("new", report.Finding{}),
 	}}
 	g.watched["exempt"].desired.exemption.Cause = capture.NoProxy
 	g.watched["captured"].repairs.add(time.Now().Add(-59 * time.Minute))
@@ -55,7 +55,7 @@ func TestSummary(t *testing.T) {
 	}
 	namespace := g.watched["broken"].sandbox.Namespace
 	want := report.Pods{
-		States: map[report.PodState]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
+		States: map[report.Code]int{"captured": 1, "uncaptured": 1, "exempt": 1}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
 		Named:    []report.NamedPod{{Namespace: namespace, Name: "broken", State: "uncaptured"}, {Namespace: namespace, Name: "exempt", State: "exempt", Cause: "no_proxy"}},
 		Repaired: 1,
 	}
@@ -83,7 +83,7 @@ func TestSummaryIsPaced(t *testing.T) {
 		{-time.Hour, false, true}, // the clock was set back
 	} {
 		if step.change {
-			g.watched["broken"].finding = Finding{State: report.Captured}
+			g.watched["broken"].finding = finding(report.Captured, "")
 		}
 		before := g.summary.at
 		g.writeSummary(begin.Add(step.at))

@@ -28,7 +28,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
 	found, observed := g.examiner.examine(ctx, w, &p)
 	switch {
-	case found.State == report.Exempt, found.State == report.Uncaptured, found.State == report.InjectedLater:
+	case found.Code == report.Exempt, found.Code == report.Uncaptured, found.Code == report.InjectedLater:
 		t.NotCaptured = found.Reason
 		return t, nil
 	case w.desired.intent == nil || observed.Generation == 0:
@@ -49,8 +49,8 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 }
 
 // doubtsAbout returns why the desired rules may not be those that decide about a packet.
-func doubtsAbout(found Finding, traced kernel.Traced) (doubts []string) {
-	switch found.State {
+func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
+	switch found.Code {
 	case report.Captured, report.Changed, report.Obstructed:
 	default:
 		doubts = append(doubts, doubtOf(found))
@@ -67,6 +67,6 @@ func doubtsAbout(found Finding, traced kernel.Traced) (doubts []string) {
 	return doubts
 }
 
-func doubtOf(found Finding) string {
-	return fmt.Sprintf("the pod is %s: %s", found.State, found.Reason)
+func doubtOf(found report.Finding) string {
+	return fmt.Sprintf("the pod is %s: %s", found.Code, found.Reason)
 }

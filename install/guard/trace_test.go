@@ -22,7 +22,7 @@ func TestDoubts(t *testing.T) {
 	}
 	const drifted = "the pod is drifted: a rule more"
 	for name, tt := range map[string]struct {
-		state  report.PodState
+		state  report.Code
 		traced kernel.Traced
 		want   []string
 	}{
@@ -34,19 +34,19 @@ func TestDoubts(t *testing.T) {
 		"as many":      {report.Captured, kernel.Traced{Hooks: hooks[:report.MaxDoubts]}, many[:report.MaxDoubts]},
 		"more":         {report.Captured, kernel.Traced{Hooks: hooks}, append(slices.Clone(many[:report.MaxDoubts]), "and 2 more")},
 	} {
-		if got := doubtsAbout(Finding{State: tt.state, Reason: "a rule more"}, tt.traced); !slices.Equal(got, tt.want) {
+		if got := doubtsAbout(finding(tt.state, "a rule more"), tt.traced); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }
 
-// TestLastFinding repeats a finding without its repair, and says of a pod without one that it
+// TestLastFinding repeats a finding, and says of a pod without one that it
 // has ended.
 func TestLastFinding(t *testing.T) {
 	t.Parallel()
-	for found, want := range map[Finding]Finding{
-		{State: report.Captured, Reason: "repaired", Repaired: report.Drifted}: {State: report.Captured, Reason: "repaired"},
-		{}: {State: report.Unknown, Reason: "the pod has ended"},
+	for found, want := range map[report.Finding]report.Finding{
+		finding(report.Captured, "repaired"): finding(report.Captured, "repaired"),
+		{}:                                   {Code: report.Unknown, Severity: report.NotKnown, Reason: "the pod has ended"},
 	} {
 		if got := examined("web", found).lastFinding(); got != want {
 			t.Errorf("%+v: %+v, want %+v", found, got, want)

@@ -17,9 +17,10 @@ type watched struct {
 	sandbox  cri.Sandbox     // with labels and annotations only during an examination
 	mesh     config.MeshName // empty for a pod that was injected later
 	desired  desired
-	finding  Finding
-	listed   time.Time // the first time
-	next     time.Time // of its examination; zero before the first one
+	finding  report.Finding
+	repaired report.Code // the state before the last examination repaired the pod; empty where it did not
+	listed   time.Time   // the first time
+	next     time.Time   // of its examination; zero before the first one
 	baseline baseline
 	unsaved  bool // the store lacks the baseline
 	later    bool // it was injected later than its sandbox was made
@@ -30,12 +31,9 @@ type watched struct {
 	roundsUnchanged int    // since that comparison
 }
 
-// lastFinding returns the last finding, without the repair that it may tell of.
-func (w *watched) lastFinding() Finding {
-	if w.finding.State == "" {
-		return Finding{State: report.Unknown, Reason: "the pod has ended"}
-	}
-	return Finding{State: w.finding.State, Reason: w.finding.Reason}
+// lastFinding returns the last finding.
+func (w *watched) lastFinding() report.Finding {
+	return cmp.Or(w.finding, finding(report.Unknown, "the pod has ended"))
 }
 
 // fullCheckEvery is the number of rounds after which everything is compared, though the

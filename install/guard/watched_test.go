@@ -35,19 +35,19 @@ func TestDue(t *testing.T) {
 // would change that.
 func TestPauseAfter(t *testing.T) {
 	t.Parallel()
-	soon := map[report.PodState]bool{report.Uncaptured: true, report.Drifted: true, report.Unknown: true}
+	soon := map[report.Code]bool{report.Uncaptured: true, report.Drifted: true, report.Unknown: true}
 	for _, state := range report.PodStates() {
 		for round, want := range map[time.Duration]time.Duration{time.Minute: retryInterval, time.Second: time.Second} {
 			if !soon[state] {
 				want = round
 			}
 			g := &Guard{settings: Settings{Round: round}}
-			if got := g.pauseAfter(&watched{finding: Finding{State: state}}); got != want {
+			if got := g.pauseAfter(&watched{finding: finding(state, "")}); got != want {
 				t.Errorf("%s, rounds of %s: examined again after %s, want %s", state, round, got, want)
 			}
 		}
 	}
-	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: Finding{State: report.Uncaptured}}
+	g, isolated := &Guard{settings: Settings{Round: time.Minute}}, &watched{sandbox: cri.Sandbox{Runtime: cri.OCIRuntime{Handler: "runsc"}}, finding: finding(report.Uncaptured, "")}
 	if got := g.pauseAfter(isolated); got != time.Minute {
 		t.Errorf("a sandbox with a network of its own: examined again after %s", got)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestWatchLasts watches for longer than the timeout of the client's requests, and
@@ -45,7 +45,7 @@ func TestReadsAreNotPaced(t *testing.T) {
 	lab.Check(t, err)
 	began := time.Now()
 	for range 50 {
-		if _, err := client.Pod(t.Context(), record.PodRef{Namespace: "shop", Name: "web"}); err != nil {
+		if _, err := client.Pod(t.Context(), capture.PodRef{Namespace: "shop", Name: "web"}); err != nil {
 			t.Fatal(err)
 		}
 	}

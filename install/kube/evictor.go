@@ -18,7 +18,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Pace of one node's evictions.
@@ -44,7 +43,7 @@ type Evictor struct {
 
 // request is a pod whose eviction the guard requested.
 type request struct {
-	pod record.PodRef
+	pod capture.PodRef
 	at  time.Time
 }
 
@@ -82,7 +81,7 @@ func newCounter(f *metrics.Factory) *prometheus.CounterVec {
 
 // Request queues a pod for eviction. When the queue is full the request is
 // dropped; the guard repeats it.
-func (e *Evictor) Request(pod record.PodRef) {
+func (e *Evictor) Request(pod capture.PodRef) {
 	select {
 	case e.queue <- request{pod, time.Now()}:
 	default:
@@ -119,7 +118,7 @@ func (e *Evictor) isDue(r request) bool {
 }
 
 // evict evicts one pod if it may, and returns the pause before the next one.
-func (e *Evictor) evict(ctx context.Context, pod record.PodRef) time.Duration {
+func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	log := e.log.With("pod", pod.String())
 	if err := e.ready(ctx); err != nil {
 		log.Info("not evicting the pod: the node is not in the desired state", "error", err)

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // world is an API server without a network in between, so that its time can be
@@ -168,8 +168,8 @@ func (w *evictorWorld) expect(t *testing.T, asked []string, want map[string]floa
 	}
 }
 
-func pod(name string) record.PodRef {
-	return record.PodRef{Namespace: "shop", Name: name, UID: "uid-of-" + name}
+func pod(name string) capture.PodRef {
+	return capture.PodRef{Namespace: "shop", Name: name, UID: "uid-of-" + name}
 }
 
 // TestAnswers counts and logs what the API server says. A pod that it does not know any

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestDenied evicts no pod that is not this node's, meshed and owned, whatever a
@@ -56,7 +56,7 @@ func TestNoUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEvictorWorld(t)
 		w.pods["web"] = fit("web", func(p *corev1.Pod) { p.UID = "" })
-		w.Request(record.PodRef{Namespace: "shop", Name: "web"})
+		w.Request(capture.PodRef{Namespace: "shop", Name: "web"})
 		w.serve(t, evictPause)
 		w.expect(t, nil, map[string]float64{denied: 1})
 	})

@@ -136,7 +136,7 @@ func TestPace(t *testing.T) {
 func TestFindingsExpire(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
-	p.state.Findings = []report.Finding{{Part: "entry", Reason: "no list"}}
+	p.state.Findings = report.Findings{{Severity: report.Problem, Subject: "entry", Reason: "no list"}}
 	now := time.Now()
 	for _, step := range []struct {
 		after   time.Duration
@@ -150,12 +150,12 @@ func TestFindingsExpire(t *testing.T) {
 			t.Errorf("after %s: renewed %v, for %d s", step.after, renewed, *lease.Spec.LeaseDurationSeconds)
 		}
 	}
-	p.state.Findings, p.state.Warning.Reason = nil, "a full disk"
+	p.state.Findings = report.Findings{{Severity: report.Warning, Reason: "a full disk"}}
 	p.publish(t.Context(), now.Add(interval))
 	if lease, _ := p.lease(t); *lease.Spec.LeaseDurationSeconds != 180 {
 		t.Errorf("with a warning: %+v", lease.Spec)
 	}
-	p.state.Warning.Reason = ""
+	p.state.Findings = nil
 	p.publish(t.Context(), now.Add(2*interval))
 	if lease, state := p.lease(t); !state.Good() || *lease.Spec.LeaseDurationSeconds != 660 {
 		t.Errorf("without findings: %+v", lease.Spec)

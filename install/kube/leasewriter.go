@@ -85,7 +85,7 @@ func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
 		return
 	}
 	current := w.settings.State(ctx)
-	if w.beat = heartbeat; !current.Good() || current.Warning.Reason != "" {
+	if w.beat = heartbeat; len(current.Findings.Of(report.Problem, report.Waiting, report.Warning)) > 0 {
 		w.beat = faultyHeartbeat
 	}
 	state, age := current.Encode(), now.Sub(w.at)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // PodStore keeps the pods of a node: Kubernetes' pods, or what Transform made of them.
@@ -33,7 +33,7 @@ type PodStore interface {
 }
 
 // Pod returns the pod that has a name now, whatever its UID.
-func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
+func (c *Client) Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := do(ctx, c.reads.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0)).Into(pod); err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", ref, err)
@@ -43,7 +43,7 @@ func (c *Client) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error
 
 // Evict evicts the pod with this name and UID. Errors: those of the API server,
 // "too many requests" for a PodDisruptionBudget.
-func (c *Client) Evict(ctx context.Context, ref record.PodRef) error {
+func (c *Client) Evict(ctx context.Context, ref capture.PodRef) error {
 	uid := types.UID(ref.UID)
 	eviction := &policy.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},

@@ -19,8 +19,8 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 func accessTo(server *kubeapi.Server) *rest.Config {
@@ -43,12 +43,12 @@ var requestTests = []struct {
 	request, document, fault string
 }{
 	{func(ctx context.Context, c *Client) error {
-		_, err := c.Pod(ctx, record.PodRef{Namespace: "shop", Name: "web"})
+		_, err := c.Pod(ctx, capture.PodRef{Namespace: "shop", Name: "web"})
 		return err
 	}, "GET /api/v1/namespaces/shop/pods/web", "", "reading pod shop/web: no"},
 	{ // an Eviction of this pod, and of no other that has its name by then
 		func(ctx context.Context, c *Client) error {
-			return c.Evict(ctx, record.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"})
+			return c.Evict(ctx, capture.PodRef{Namespace: "shop", Name: "web", UID: "uid-of-web"})
 		}, "POST /api/v1/namespaces/shop/pods/web/eviction",
 		`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": "shop", "name": "web"}, "deleteOptions": {"preconditions": {"uid": "uid-of-web"}}}`,
 		"evicting pod shop/web: no",
@@ -182,7 +182,7 @@ func TestAnswers(t *testing.T) {
 	client := clientFor(t, server)
 	server.Put(podOn(ownNode, "web", ""))
 	server.PutNode(ownNode)
-	pod, err := client.Pod(t.Context(), record.PodRef{Namespace: "shop", Name: "web", UID: "another"})
+	pod, err := client.Pod(t.Context(), capture.PodRef{Namespace: "shop", Name: "web", UID: "another"})
 	if err != nil || pod.UID != "uid-of-web" {
 		t.Errorf("read %v, %v", pod, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // preflightTimeout is how long the agent waits for the checks of preflight.
@@ -14,15 +16,15 @@ const preflightTimeout = 30 * time.Second
 // Preflight logs and counts what preflight finds. It runs next to the agent's work: the
 // agent installs whatever the checks find, and however long they take.
 func (k *Keeper) Preflight(ctx context.Context) {
-	k.logProblems(ctx, func(ctx context.Context) Problems {
+	k.logProblems(ctx, func(ctx context.Context) report.Findings {
 		return inAgent(ctx, k.node.Settings, k.node.Runtime)
 	})
 }
 
-func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) Problems) {
+func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) report.Findings) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	found, failed := make(chan Problems, 1), make(chan error, 1)
+	found, failed := make(chan report.Findings, 1), make(chan error, 1)
 	go func() {
 		defer func() {
 			if fault := recover(); fault != nil {
@@ -41,14 +43,14 @@ func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) Pr
 	}
 }
 
-func (k *Keeper) observeProblems(problems Problems) {
+func (k *Keeper) observeProblems(problems report.Findings) {
 	serious := 0
 	for _, problem := range problems {
-		if problem.Serious {
+		if problem.Severity == report.Problem {
 			serious++
-			k.log.Warn("preflight found a problem", "problem", problem.What, "do", problem.Do)
+			k.log.Warn("preflight found a problem", "problem", problem.Reason, "do", problem.Next)
 		} else {
-			k.log.Info("preflight has a note", "problem", problem.What, "do", problem.Do)
+			k.log.Info("preflight has a note", "problem", problem.Reason, "do", problem.Next)
 		}
 	}
 	k.metrics.preflight.WithLabelValues("serious").Set(float64(serious))

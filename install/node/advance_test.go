@@ -13,14 +13,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestPreflightAtStart logs and counts problems by severity.
 func TestPreflightAtStart(t *testing.T) {
 	t.Parallel()
 	k, registry, log := loggingKeeper()
-	k.logProblems(t.Context(), func(context.Context) Problems {
-		return Problems{{What: "a is missing", Do: "mount it", Serious: true}, {What: "b is old", Do: "look at it", Serious: false}, {What: "c is old", Do: "look at it", Serious: false}}
+	k.logProblems(t.Context(), func(context.Context) report.Findings {
+		note := report.Finding{Code: report.SELinux, Severity: report.Note, Reason: "b is old", Next: "look at it"}
+		return report.Findings{{Code: report.DirectoryMissing, Severity: report.Problem, Reason: "a is missing", Next: "mount it"}, note, note}
 	})
 	for _, want := range []string{`level=WARN msg="preflight found a problem" problem="a is missing" do="mount it"`, `level=INFO msg="preflight has a note" problem="b is old"`} {
 		if !strings.Contains(log.String(), want) {
@@ -48,9 +51,9 @@ func TestPreflightAtStart(t *testing.T) {
 // and ends when it should.
 func TestPreflightFails(t *testing.T) {
 	t.Parallel()
-	for want, check := range map[string]func(context.Context) Problems{
-		"the checks of preflight failed":        func(context.Context) Problems { panic("no such thing") },
-		"the checks of preflight took too long": func(context.Context) Problems { time.Sleep(time.Hour); return nil },
+	for want, check := range map[string]func(context.Context) report.Findings{
+		"the checks of preflight failed":        func(context.Context) report.Findings { panic("no such thing") },
+		"the checks of preflight took too long": func(context.Context) report.Findings { time.Sleep(time.Hour); return nil },
 	} {
 		k, _, log := loggingKeeper()
 		synctest.Test(t, func(t *testing.T) { // in which the timeout passes at once

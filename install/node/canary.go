@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -19,7 +20,7 @@ const canaryTimeout = 3 * time.Minute
 // credentials, for a pod that the plugin must look up. The pod must be outside the
 // mesh: the plugin then reads it and enters no network namespace, which needs no
 // capability.
-func (n *Node) Canary(ctx context.Context, pod record.PodRef) error {
+func (n *Node) Canary(ctx context.Context, pod capture.PodRef) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	kubeconfig, err := n.credentialsFault()
@@ -30,7 +31,7 @@ func (n *Node) Canary(ctx context.Context, pod record.PodRef) error {
 }
 
 // canary calls the installed plugins with the path of a kubeconfig.
-func (n *Node) canary(ctx context.Context, kubeconfig string, pod record.PodRef) error {
+func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef) error {
 	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {
 		plugin := n.Settings.At(directory) + "/" + conflist.PluginType

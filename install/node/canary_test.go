@@ -13,6 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -28,7 +29,7 @@ if [ -e "fail-$CNI_COMMAND" ]; then echo '{"code": 999, "msg": "the node is brok
 // TestCanary calls the plugins of both directories.
 func TestCanary(t *testing.T) {
 	t.Parallel()
-	pod := record.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
+	pod := capture.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
 	for _, test := range []struct {
 		fails, want string // the error
 	}{

@@ -3,21 +3,19 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // checked is what the last reconciliation found.
 type checked struct {
 	report    Report
 	clocks    error          // of node and API server, as the last token shows
-	contended report.Warning // Keeper.contender
+	contended report.Finding // Keeper.contender
 	repaired  time.Time      // the entry, for the last time
 	at        time.Time
 }
@@ -26,7 +24,7 @@ func (k *Keeper) setReport(report Report) {
 	last := k.last.Swap(&checked{report, k.node.Store.ClockFault(), k.contender, k.contention.last, time.Now()})
 	k.metrics.observe(report)
 	if last == nil || last.report.String() != report.String() {
-		k.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings)
+		k.log.Info("checked the node", "mode", report.Mode, "good", report.Good(), "findings", report.Findings.Document().Faults)
 	}
 }
 
@@ -42,38 +40,42 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	if k.absent.Load() || !last.report.IsGood(PartOwner) {
 		return last.report
 	}
-	report := k.node.VerifyMode(ctx, last.report.Mode)
-	report.Add(PartCredentials, last.clocks)
-	report.Explain(PartCredentials, last.report) // why they could not be requested or removed
+	found := k.node.VerifyMode(ctx, last.report.Mode)
+	found.Add(PartCredentials, last.clocks)
+	found.Explain(PartCredentials, last.report) // why they could not be requested or removed
 	switch {
-	case last.contended.Reason == "":
-	case report.IsGood(PartEntry): // for the moment
-		report.Warning = cmp.Or(last.contended, report.Warning)
+	case last.contended.Code == "":
+	case found.IsGood(PartEntry): // for the moment
+		found.Findings = append(report.Findings{last.contended}, found.Findings...)
 	default:
-		report.Add(PartEntry, errors.New(last.contended.Reason+": "+last.contended.Next))
+		fault := last.contended
+		fault.Severity, fault.Subject = report.Problem, PartEntry
+		found.Findings = append(found.Findings, fault)
 	}
 	if time.Since(last.repaired) < reportWindow {
-		report.Notes = append(slices.Clone(report.Notes),
-			"another program wrote the network configuration lately, and the agent added its entry again")
+		found.Findings = append(found.Findings, report.Finding{
+			Code: report.EntryRepaired, Severity: report.Note,
+			Reason: "another program wrote the network configuration lately, and the agent added its entry again",
+		})
 	}
-	report.Add(PartPods, k.pods())
-	k.metrics.observe(report)
-	return report
+	found.Add(PartPods, k.pods())
+	k.metrics.observe(found)
+	return found
 }
 
 func (k *Keeper) lastReport() Report { return k.last.Load().report }
 
 // Ready returns what is wrong with the node.
 func (k *Keeper) Ready(ctx context.Context) error {
-	if report := k.CurrentReport(ctx); !report.Good() {
-		return errors.New(report.String())
+	if found := k.CurrentReport(ctx); !found.Good() {
+		return errors.New(found.lines(report.Finding.String))
 	}
 	return nil
 }
 
 // Accepts returns why pods should not start yet: what is wrong with the node, or why
 // the canary failed for the agent's own pod.
-func (k *Keeper) Accepts(ctx context.Context, pod record.PodRef) error {
+func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	if err := k.Ready(ctx); err != nil {
 		return err
 	}

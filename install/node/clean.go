@@ -16,6 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -89,10 +90,10 @@ func purged() []string {
 }
 
 // Left returns what Clean leaves on the node without purge, as a note; nil for nothing.
-func (n *Node) Left() (notes []string) {
+func (n *Node) Left() (notes report.Findings) {
 	if left := n.present(n.Settings.BinDirs, purged()...); len(left) > 0 {
-		notes = append(notes,
-			"left on the node, so that the runtime can delete the pods that were started with the plugin: "+strings.Join(left, ", "))
+		notes = report.Findings{{Code: report.LeftOnNode, Severity: report.Note, Reason: "left on the node, so that the runtime " +
+			"can delete the pods that were started with the plugin: " + strings.Join(left, ", ")}}
 	}
 	return notes
 }

@@ -115,7 +115,7 @@ func TestCleanKeepsThePlugin(t *testing.T) {
 			t.Errorf("purge %t: the plugin: %v", purge, err)
 		}
 		left := (&Node{Settings: wanted}).Left()
-		if len(left) == 1 == purge || len(left) > 1 || !purge && !strings.HasSuffix(left[0], "that were started with the plugin: "+plugin) {
+		if len(left) == 1 == purge || len(left) > 1 || !purge && !strings.HasSuffix(left[0].Reason, "that were started with the plugin: "+plugin) {
 			t.Errorf("purge %t: noted %q", purge, left)
 		}
 	}

@@ -66,8 +66,8 @@ func (n *Node) logOthers(others []conflist.Other) {
 		return
 	}
 	for _, other := range others {
-		what, do := other.Describe()
-		n.log.Warn("another mesh's plugin is in the list", "entry", other.Decision, "problem", what, "do", do)
+		found := other.Finding()
+		n.log.Warn("another mesh's plugin is in the list", "entry", other.Decision, "problem", found.Reason, "do", found.Next)
 	}
 	if len(others) == 0 {
 		n.log.Info("no other mesh's plugin is in the list any more")

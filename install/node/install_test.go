@@ -3,6 +3,7 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,13 +13,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 const (
@@ -51,10 +54,10 @@ func (n *Node) read(t *testing.T, path string) string {
 }
 
 // partsOf returns the parts of a report that are not in the desired state.
-func partsOf(report Report) string {
+func partsOf(found Report) string {
 	var parts []string
-	for _, f := range report.Findings {
-		parts = append(parts, map[bool]string{true: string(f.Part) + " waits", false: string(f.Part)}[f.Waiting])
+	for _, f := range found.Findings {
+		parts = append(parts, map[report.Severity]string{report.Waiting: f.Subject + " waits", report.Problem: f.Subject}[f.Severity])
 	}
 	return strings.Join(parts, ", ")
 }
@@ -120,7 +123,7 @@ func TestInstall(t *testing.T) {
 			}
 			edit(tt.after)
 			report = n.Verify(t.Context())
-			if got := partsOf(report); got != tt.verify || report.Mode != n.Settings.Mode || report.Findings == nil || report.Warning.Reason != "" {
+			if got := partsOf(report); got != tt.verify || report.Mode != n.Settings.Mode {
 				t.Errorf("verified: %s in mode %s, want %s\n%s", got, report.Mode, tt.verify, report)
 			}
 		})
@@ -133,28 +136,68 @@ func TestReport(t *testing.T) {
 	if got := fmt.Sprint(parts()); got != "[owner binary credentials backend pods entry runtime]" {
 		t.Errorf("the parts are %s", got)
 	}
-	warning := report.Warning{Reason: "twice", Next: "remove one"}
+	fault := report.Finding{Code: report.EntryMissing, Severity: report.Problem, Subject: PartEntry, Reason: "late"}
+	warning := report.Finding{Code: report.BesideIstioCNI, Severity: report.Warning, Reason: "twice", Next: "remove one"}
+	note := report.Finding{Code: report.NoIPv6, Severity: report.Note, Reason: "a"}
 	for want, report := range map[string]Report{
-		"the node is in the desired state, in mode insert":                                               {Mode: report.Insert},
-		"the node is in the desired state, in mode insert\nwarning: twice: remove one\nnote: a\nnote: b": {Mode: report.Insert, Warning: warning, Notes: []string{"a", "b"}},
-		"entry: late\nnote: a": {Findings: []Finding{{Part: PartEntry, Reason: "late"}}, Notes: []string{"a"}},
+		"the node is in the desired state, in mode insert": {Mode: report.Insert},
+		"the node is in the desired state, in mode insert\nwarning: twice: remove one [istio-cni]\nnote: a [no-ipv6]\nnote: a [no-ipv6]": {Mode: report.Insert, Findings: report.Findings{note, warning, note}},
+		"entry: late [entry-missing]\nnote: a [no-ipv6]": {Findings: report.Findings{note, fault}},
 	} {
-		if report.String() != want || report.Good() != (report.Findings == nil) {
+		if report.String() != want || report.Good() != !strings.Contains(want, "late") {
 			t.Errorf("%v %s, want %s", report.Good(), report, want)
 		}
 	}
-	var report Report
-	report.Add(PartPods, nil)
-	report.Add(PartEntry, conflist.Waiting("no list"))
-	report.Add(PartRuntime, errors.New("no answer"))
-	if got := fmt.Sprintf("%+v", report.Findings); got != fmt.Sprintf("%+v", []Finding{{Part: PartEntry, Reason: "no list", Waiting: true}, {Part: PartRuntime, Reason: "no answer"}}) {
-		t.Errorf("the findings are %s", got)
+	var found Report
+	found.Add(PartPods, nil)
+	found.Add(PartEntry, conflist.Waiting("no list"))
+	found.Add(PartRuntime, errors.New("no answer"))
+	want := report.Findings{
+		{Code: report.EntryMissing, Severity: report.Waiting, Subject: PartEntry, Reason: "no list"},
+		{Code: report.EntryNotLoaded, Severity: report.Problem, Subject: PartRuntime, Reason: "no answer"},
+	}
+	if diff := cmp.Diff(want, found.Findings); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, part := range parts() {
+		if report.CodeOfPart(part) == "" {
+			t.Errorf("part %s has no code", part)
+		}
+	}
+}
+
+// TestVerifyForm pins the answers of verify and preflight, which scripts of earlier releases read, with the codes
+// that it has gained.
+func TestVerifyForm(t *testing.T) {
+	t.Parallel()
+	for want, found := range map[string]Report{
+		`{"mode":"insert","findings":[]}`: {Mode: report.Insert},
+		`{"mode":"auto","findings":[{"part":"entry","reason":"no list","waiting":true,"code":"entry-missing"}],` +
+			`"warning":{"reason":"twice","nextStep":"remove one","code":"istio-cni"},"notes":["a: b"],"noteCodes":["no-ipv6"]}`: {report.Auto, report.Findings{
+			{Code: report.NoIPv6, Severity: report.Note, Reason: "a", Next: "b"},
+			{Code: report.BesideIstioCNI, Severity: report.Warning, Reason: "twice", Next: "remove one"},
+			{Code: report.EntryMissing, Severity: report.Waiting, Subject: PartEntry, Reason: "no list"},
+		}},
+	} {
+		if got, err := json.Marshal(found); err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+	const preflight = `[{"what":"a","do":"b","serious":true,"code":"read-only"},{"what":"c","do":"d","serious":false,"code":"selinux"}]`
+	found := report.Findings{
+		{Code: report.ReadOnly, Severity: report.Problem, Reason: "a", Next: "b"}, {Code: report.SELinux, Severity: report.Note, Reason: "c", Next: "d"},
+	}
+	if got, err := json.Marshal(Answers(found)); err != nil || string(got) != preflight {
+		t.Errorf("%s, %v, want %s", got, err, preflight)
+	}
+	if got, err := json.Marshal(Answers(nil)); err != nil || string(got) != "[]" {
+		t.Errorf("nothing is %s, %v", got, err)
 	}
 }
 
 // TestOwner names the agent that holds the node, and the release that owns it.
 func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has the lock until it calls exec
-	for holder, pod := range map[string]record.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
+	for holder, pod := range map[string]capture.PodRef{"outside a pod": {}, "mesh/agent": {Namespace: "mesh", Name: "agent"}} {
 		n, log := wholeNode(t, func(s *Settings) { s.Credentials.Pod, s.Owner = pod, "mine" })
 		lab.Check(t, n.Uninstall(true, false)) // without a state directory
 		lock, err := n.Claim()
@@ -236,8 +279,8 @@ func TestWithheld(t *testing.T) {
 			}
 		}
 		n.Settings.Backend = backend.Verdict{Asked: n.Settings.Entry.Asked, NoTProxy: "no module"}
-		if report := n.VerifyMode(t.Context(), report.Insert); fmt.Sprint(report.Notes) != "[no pods of the mesh with interceptionMode TPROXY: no module]" {
-			t.Errorf("%s: notes %q", name, report.Notes)
+		if report := n.VerifyMode(t.Context(), report.Insert); !strings.Contains(report.String(), "note: no pods of the mesh with interceptionMode TPROXY: no module") {
+			t.Errorf("%s: %s", name, report)
 		}
 	}
 }

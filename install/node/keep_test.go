@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 const ptpPath = "/etc/cni/net.d/10-ptp.conflist"
@@ -84,7 +84,7 @@ func (k *kept) metric(name string) float64 {
 // expect compares metrics and the current report.
 func (k *kept) expect(when, report string, metrics map[string]float64) {
 	k.t.Helper()
-	if got := k.CurrentReport(k.t.Context()).String(); got != report {
+	if got := withoutCodes(k.CurrentReport(k.t.Context()).String()); got != withoutCodes(report) {
 		k.t.Errorf("%s: %s, want %s", when, got, report)
 	}
 	for name, want := range metrics {
@@ -108,7 +108,7 @@ func TestRepair(t *testing.T) {
 		)
 		k := keep(t, nil, nil)
 		k.expect("at the start", "owner: the agent has not checked the node yet", map[string]float64{"node_good owner": 0, "node_good entry": 1})
-		if found := k.lastReport(); !found.Findings[0].Waiting || found.Mode != report.Insert {
+		if found := k.lastReport(); found.Findings[0].Severity != report.Waiting || found.Mode != report.Insert {
 			t.Errorf("at the start: %+v", found)
 		}
 		k.repair(t.Context()) // there are no credentials yet, so all is checked
@@ -178,13 +178,13 @@ func TestReports(t *testing.T) {
 		lab.Check(t, os.WriteFile(k.node.Settings.At(ptpPath), []byte(machine.SidecarList), 0o644))
 		k.podsErr = errors.New("the pods are not listed yet")
 		k.resync(t.Context(), false)
-		if report := k.lastReport().String(); report != "pods: the pods are not listed yet" {
+		if report := k.lastReport().String(); report != "pods: the pods are not listed yet [lookups-unanswered]" {
 			t.Errorf("reported %s", report)
 		}
 		if err := k.Ready(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
 			t.Errorf("ready: %v", err)
 		}
-		if err := k.Accepts(t.Context(), record.PodRef{}); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
+		if err := k.Accepts(t.Context(), capture.PodRef{}); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
 			t.Errorf("accepts: %v", err)
 		}
 		k.SetTainted(true)
@@ -212,15 +212,15 @@ func TestReports(t *testing.T) {
 		k.setReport(missing)
 		lab.Check(t, os.WriteFile(k.node.Settings.At(ptpPath), []byte("{"), 0o644))
 		k.repair(t.Context())
-		if report := k.lastReport().String(); !strings.HasPrefix(report, "pods: not listed\nentry: 10-ptp.conflist is not complete") {
+		if report := k.lastReport().String(); !strings.HasPrefix(report, "pods: not listed [lookups-unanswered]\nentry: 10-ptp.conflist is not complete") {
 			t.Errorf("half a list: %s", report)
 		}
 		k.rewrite()
 		k.repair(t.Context())
-		if found := k.lastReport(); found.String() != "pods: not listed" || found.Mode != report.Insert {
+		if found := k.lastReport(); found.String() != "pods: not listed [lookups-unanswered]" || found.Mode != report.Insert {
 			t.Errorf("a list again: %s", found)
 		}
-		for _, part := range []Part{PartBinary, PartBackend} { // without them, a repair checks all
+		for _, part := range []string{PartBinary, PartBackend} { // without them, a repair checks all
 			report := Report{}
 			report.Add(part, errors.New("missing"))
 			k.setReport(report)

@@ -27,7 +27,7 @@ type Keeper struct {
 	metrics *nodeMetrics
 
 	contention   contention
-	contender    report.Warning // what keeps removing the entry; zero for nothing
+	contender    report.Finding // what keeps removing the entry; zero for nothing
 	tokenChecked time.Time
 	nextResync   time.Time
 	absent       atomic.Bool   // the desired state is a clean node
@@ -40,8 +40,8 @@ type Keeper struct {
 // agent can't answer requests of pods, nil if it can.
 func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
 	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
-	k.setReport(Report{Mode: n.Mode, Findings: []Finding{
-		{Part: PartOwner, Reason: "the agent has not checked the node yet", Waiting: true},
+	k.setReport(Report{Mode: n.Mode, Findings: report.Findings{
+		{Code: report.NodeClaimed, Severity: report.Waiting, Subject: PartOwner, Reason: "the agent has not checked the node yet"},
 	}})
 	return k
 }
@@ -180,7 +180,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	}
 	if !k.contention.isContended(time.Now()) {
 		k.metrics.contended.Reset()
-		k.contender = report.Warning{}
+		k.contender = report.Finding{}
 	}
 	k.metrics.setRuntime(k.node.IdentifyRuntime(ctx))
 	k.metrics.credentialsFallback.Set(boolean(current.Fallback))
@@ -204,7 +204,7 @@ func (k *Keeper) repair(ctx context.Context) {
 	k.metrics.observeOthers(k.node.Others)
 	report := k.lastReport()
 	report.Mode = k.node.Placed
-	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Part == PartEntry })
+	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), isFaultOf(PartEntry))
 	report.Add(PartEntry, err)
 	k.setReport(report)
 }
@@ -218,7 +218,7 @@ func (k *Keeper) recordRepair(ctx context.Context) {
 		return
 	}
 	writer, warning := k.node.Rival(ctx)
-	began := k.contender.Reason == ""
+	began := k.contender.Code == ""
 	k.contender = warning
 	k.metrics.contended.Reset()
 	k.metrics.contended.WithLabelValues(writer).Set(1)
@@ -248,7 +248,7 @@ func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 		}
 		again := undecidedInterval
 		if report.Add(PartEntry, err); err == nil {
-			report.Notes, again = k.node.Left(), resyncInterval
+			report.Findings, again = k.node.Left(), resyncInterval
 		}
 		k.setReport(report)
 		k.absent.Store(true)

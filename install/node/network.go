@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -20,9 +19,6 @@ const ciliumBackup = ".cilium_bak"
 
 // ciliumLegacy is a file of Cilium's own, which it renames in any case.
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
-
-// fixExclusive is the next step where Cilium renamed a file.
-const fixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode dropin"
 
 // renamedByCilium returns a file that Cilium renamed, "" for none.
 func renamedByCilium(net *host.Dir) string {
@@ -37,16 +33,8 @@ func (p *preflight) exclusive(net *host.Dir) {
 	if renamed == "" {
 		return
 	}
-	const what = "Cilium renamed %s: with cni.exclusive it "
-	switch p.settings.Mode {
-	case report.Owned:
-		p.serious(fixExclusive, what+"also renames "+conflist.OwnedName+", and pods start uncaptured", renamed)
-	case report.Insert:
-		p.serious(fixExclusive, what+"also removes the entry from its own list, and pods start uncaptured", renamed)
-	case report.Auto:
-		p.note("set cni.exclusive=false in Cilium's values unless the runtime loads drop-ins, which Cilium leaves alone",
-			what+"removes entries from its own list", renamed)
-	}
+	// That the runtime loads drop-ins is not certain: its list can forbid them.
+	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.IgnoresDropIns())...)
 }
 
 // modes looks for network configurations that are more open than the CIS Kubernetes
@@ -60,7 +48,7 @@ func (p *preflight) modes() {
 		}
 	}
 	if len(open) > 0 {
-		p.note("set the mode 0600, or ask the owner to",
+		p.note(report.FileModes, "set the mode 0600, or ask the owner to",
 			"the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in %s: %s", p.settings.NetDir, strings.Join(open, ", "))
 	}
 }
@@ -73,18 +61,13 @@ const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 // need the node's /run or bpffs.
 func (p *preflight) socketBalancing() {
 	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
-	fixCilium, fixCalico := "set socketLB.hostNamespaceOnly=true in Cilium's values",
-		"set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"
 	switch {
 	case bytes.Contains(compiled, []byte("ENABLE_SOCKET_LB_FULL")):
-		p.note(fixCilium, "Cilium balances connections at the sockets of pods (%s): %s", ciliumNodeConfig, report.SocketBalancingEffect)
+		p.found = append(p.found, report.CheckSockets(report.Cilium, ciliumNodeConfig, true))
 	case len(compiled) == 0 && slices.Contains(p.links, "cilium_host"):
-		p.note(fixCilium+", unless it is set, or socket load balancing is off",
-			"Cilium runs on this node (interface cilium_host), and may balance connections at the sockets of pods: %s", report.SocketBalancingEffect)
+		p.found = append(p.found, report.CheckSockets(report.Cilium, "interface cilium_host", false))
 	}
 	if slices.Contains(p.links, "bpfin.cali") {
-		p.note(fixCalico+", unless it is set",
-			"Calico's eBPF data plane runs on this node (interface bpfin.cali), "+
-				"and may balance connections at the sockets of pods: %s", report.SocketBalancingEffect)
+		p.found = append(p.found, report.CheckSockets(report.Calico, "interface bpfin.cali", false))
 	}
 }

@@ -179,36 +179,39 @@ func (n *Node) pingAgent(ctx context.Context) error {
 // VerifyMode is Verify as if the mode were decided, without a request to the agent. It may
 // run concurrently with Install, which changes no field that it reads.
 func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
-	report := Report{Mode: mode, Findings: []Finding{}}
+	found := Report{Mode: mode, Findings: n.Settings.Backend.Notes(n.Settings.Entry.Asked)}
 	for _, directory := range n.Settings.BinDirs {
-		report.Add(PartBinary, n.within(directory, func(bin *host.Dir) error { return programsFault(n.Settings, bin) }))
+		found.Add(PartBinary, n.within(directory, func(bin *host.Dir) error { return programsFault(n.Settings, bin) }))
 	}
 	kubeconfig, err := n.credentialsFault()
-	report.Add(PartCredentials, err)
-	report.Notes = n.Settings.Backend.Notes(n.Settings.Entry.Asked)
-	report.Add(PartBackend, n.Settings.BackendFault())
-	report.Warning, err = n.examineEntry(ctx, kubeconfig, mode)
-	if directory := filepath.Dir(kubeconfig); report.Warning.Reason == "" && directory != n.Settings.StateDir {
-		report.Warning.Reason = "the plugin's credentials are only in " + directory +
-			", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only"
-		report.Warning.Next = "free space on that disk, or make it writable"
+	found.Add(PartCredentials, err)
+	found.Add(PartBackend, n.Settings.BackendFault())
+	warnings, err := n.examineEntry(ctx, kubeconfig, mode)
+	if directory := filepath.Dir(kubeconfig); directory != n.Settings.StateDir {
+		warnings = append(warnings, report.Finding{
+			Code: report.CredentialsUnsaved, Severity: report.Warning,
+			Reason: "the plugin's credentials are only in " + directory +
+				", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only",
+			Next: "free space on that disk, or make it writable",
+		})
 	}
-	report.Add(PartEntry, err)
-	report.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))
-	report.Add(PartRuntime, n.runtimeFault(ctx, mode))
-	return report
+	found.Findings = append(found.Findings, warnings...)
+	found.Add(PartEntry, err)
+	found.Add(PartEntry, n.bootFilesFault(n.Settings.Entry.Text(kubeconfig)))
+	found.Add(PartRuntime, n.runtimeFault(ctx, mode))
+	return found
 }
 
 // examineEntry warns of a plugin next to the entry that captures the same pods. Error: what
 // is wrong with the entry.
-func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warning report.Warning, err error) {
+func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {
 		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)
 		if len(others) > 0 && err != nil {
 			return err
 		}
-		warning.Reason, warning.Next = conflist.CapturesTwice(others, mode)
+		warnings = conflist.CapturesTwice(others, mode)
 		return conflist.Fault(net, mode, n.Settings.Entry.Text(kubeconfig))
 	})
-	return warning, err
+	return warnings, err
 }

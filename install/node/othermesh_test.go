@@ -104,7 +104,7 @@ func TestAllowedBesideOthers(t *testing.T) {
 		if fault != nil {
 			t.Errorf("%s: verify says %v", name, fault)
 		}
-		if twice := strings.Contains(test.want[1], "istio-cni") || n.Placed == report.DropIn; strings.Contains(warning.Reason, "does not start") != twice {
+		if twice := strings.Contains(test.want[1], "istio-cni") || n.Placed == report.DropIn; strings.Contains(warning.String(), "does not start") != twice {
 			t.Errorf("%s: both capture: %v, and verify warns %q", name, twice, warning)
 		}
 	}
@@ -157,7 +157,7 @@ func TestEntryStays(t *testing.T) {
 			if fault != nil {
 				t.Errorf("%s, mode %s: verify says %v", name, mode, fault)
 			}
-			if twice := strings.Contains(test.types, "istio-cni") || test.types == "capture-cni"; (warning.Next != "") != twice {
+			if twice := strings.Contains(test.types, "istio-cni") || test.types == "capture-cni"; (len(warning) > 0) != twice {
 				t.Errorf("%s, mode %s: both capture: %v, and verify warns %q", name, mode, twice, warning)
 			}
 			got, want := machine.Files(t, net), maps.Clone(test.files)

@@ -22,38 +22,25 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Problem is what would fail on the node, and what to do about it.
-type Problem struct {
-	What    string `json:"what"`
-	Do      string `json:"do"`
-	Serious bool   `json:"serious"` // pods would start uncaptured, or not at all
+// Answer is a finding in the form of preflight's answers in all releases.
+type Answer struct {
+	What    string      `json:"what"`
+	Do      string      `json:"do"`
+	Serious bool        `json:"serious"` // pods would start uncaptured, or not at all
+	Code    report.Code `json:"code"`
 }
 
-// Problems are those that Preflight found.
-type Problems []Problem
-
-// Serious reports whether one of them is serious.
-func (p Problems) Serious() bool {
-	return slices.ContainsFunc(p, func(problem Problem) bool { return problem.Serious })
-}
-
-// String returns one problem a line.
-func (p Problems) String() string {
-	if len(p) == 0 {
-		return "no problems found"
+// Answers returns findings of Check in that form.
+func Answers(findings report.Findings) []Answer {
+	answers := make([]Answer, len(findings))
+	for i, f := range findings {
+		answers[i] = Answer{f.Reason, f.Next, f.Severity == report.Problem, f.Code}
 	}
-	lines := make([]string, len(p))
-	for i, problem := range p {
-		lines[i] = problem.What + ": " + problem.Do
-		if !problem.Serious {
-			lines[i] = "note: " + lines[i]
-		}
-	}
-	return strings.Join(lines, "\n")
+	return answers
 }
 
 // Check returns what would fail on a node. It writes nothing.
-func Check(ctx context.Context, settings Settings, runtime *cri.Client) Problems {
+func Check(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
 	p := preflight{settings: settings, found: inAgent(ctx, settings, runtime)}
 	p.kernel(ctx)
 	return p.found
@@ -61,14 +48,17 @@ func Check(ctx context.Context, settings Settings, runtime *cri.Client) Problems
 
 // inAgent is Check without a test of the kernel, for which the agent has neither the
 // capabilities nor iptables.
-func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) Problems {
-	p := preflight{settings: settings, label: host.OwnLabel(), found: Problems{}}
+func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
+	p := preflight{settings: settings, label: host.OwnLabel()}
 	links, _ := net.Interfaces() // of this network namespace, which is the node's
 	for _, link := range links {
 		p.links = append(p.links, link.Name)
 	}
 	loader := loaderOf(ctx, settings, runtime)
-	p.directories(ctx, runtime, loader.Runtime)
+	if p.runtime = loader.Runtime; p.runtime != (report.Runtime{}) {
+		p.found = append(p.found, report.CheckRuntime(p.runtime, p.settings.Mode)...)
+	}
+	p.directories(ctx, runtime)
 	p.writable()
 	if p.settings.Mode == report.MultusChain {
 		p.chain()
@@ -81,7 +71,8 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) Proble
 	p.modes()
 	p.socketBalancing()
 	if enforcing, err := os.ReadFile(p.settings.At("/sys/fs/selinux/enforce")); err == nil && strings.TrimSpace(string(enforcing)) == "1" {
-		p.note("run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
+		p.note(report.SELinux,
+			"run the agent with a type that may write to the node's directories (chart: seLinuxOptions.type=spc_t)", "SELinux is enforcing")
 	}
 	return p.found
 }
@@ -91,39 +82,37 @@ type preflight struct {
 	settings Settings
 	label    string   // of this process, by the node's security module
 	links    []string // network interfaces of the node
-	found    Problems
+	found    report.Findings
+	runtime  report.Runtime // zero for one that is not known
 }
 
-func (p *preflight) serious(do, what string, args ...any) { p.add(true, do, what, args...) }
-
-func (p *preflight) note(do, what string, args ...any) { p.add(false, do, what, args...) }
-
-func (p *preflight) add(serious bool, do, what string, args ...any) {
-	p.found = append(p.found, Problem{fmt.Sprintf(what, args...), do, serious})
+func (p *preflight) serious(code report.Code, do, what string, args ...any) {
+	p.found = append(p.found, report.Finding{Code: code, Severity: report.Problem, Reason: fmt.Sprintf(what, args...), Next: do})
 }
 
-// directories compares the settings with the runtime's version and configuration.
-func (p *preflight) directories(ctx context.Context, runtime *cri.Client, version report.Runtime) {
-	if p.settings.Mode == report.DropIn && version.IgnoresDropIns() {
-		p.serious("use --mode insert", "%s %s loads no drop-in", version.Name, version.Version)
-	}
+func (p *preflight) note(code report.Code, do, what string, args ...any) {
+	p.found = append(p.found, report.Finding{Code: code, Severity: report.Note, Reason: fmt.Sprintf(what, args...), Next: do})
+}
+
+// directories compares the settings with the runtime's configuration.
+func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	reported, source := cri.ReadCNISettings(ctx, p.settings.Root, runtime)
 	if source == "" {
-		p.note("check that --net-dir and --bin-dir are the runtime's",
+		p.note(report.DirectoriesUnknown, "check that --net-dir and --bin-dir are the runtime's",
 			"neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
 		return
 	}
 	if reported.ConfDir != "" && reported.ConfDir != p.settings.NetDir && !p.settings.Mode.UnderMultus() {
-		p.serious("use "+report.Command("--net-dir", reported.ConfDir),
+		p.serious(report.NetDirWrong, "use "+report.Command("--net-dir", reported.ConfDir),
 			"according to %s, the runtime reads network configurations in %s, not in %s", source, reported.ConfDir, p.settings.NetDir)
 	}
 	if len(reported.BinDirs) > 0 &&
 		!slices.ContainsFunc(p.settings.BinDirs, func(dir string) bool { return slices.Contains(reported.BinDirs, dir) }) {
-		p.serious("use "+report.Command("--bin-dir", strings.Join(reported.BinDirs, ",")),
+		p.serious(report.BinDirWrong, "use "+report.Command("--bin-dir", strings.Join(reported.BinDirs, ",")),
 			"according to %s, the runtime executes plugins in %q, not in %q", source, reported.BinDirs, p.settings.BinDirs)
 	}
 	if err := conflist.CheckMaxConfNum(p.settings.Mode, reported.MaxConfNum, source); err != nil {
-		p.serious("set it to 1, or use another mode", "%v", err)
+		p.serious(report.ManyLists, "set it to 1, or use another mode", "%v", err)
 	}
 }
 
@@ -138,12 +127,12 @@ func (p *preflight) writable() {
 		err := unix.Access(p.settings.At(directory), unix.W_OK|unix.X_OK)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			p.serious("mount it, or set the right directory", "%s does not exist", directory)
+			p.serious(report.DirectoryMissing, "mount it, or set the right directory", "%s does not exist", directory)
 		case host.IsDenial(p.label, p.settings.At(directory), err):
 			what, do := host.DescribeDenial(p.label, p.settings.At(directory))
-			p.serious(do, "%s can't be written to (%v): %s", directory, err, what)
+			p.serious(report.WriteDenied, do, "%s can't be written to (%v): %s", directory, err, what)
 		case err != nil:
-			p.serious("mount it writable; on a read-only image, use the directory of the platform's documentation",
+			p.serious(report.ReadOnly, "mount it writable; on a read-only image, use the directory of the platform's documentation",
 				"%s can't be written to (%v)", directory, err)
 		}
 	}
@@ -152,11 +141,12 @@ func (p *preflight) writable() {
 // chain checks what mode multus-chain needs besides its directory.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
-		p.note("set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
+		p.note(report.NoBootFiles, "set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
 			"nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
 	}
 	if p.settings.Entry.Conf.Status == config.StatusStrict {
-		p.note("remove it from --netconf", `Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
+		p.note(report.StatusIgnored, "remove it from --netconf",
+			`Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect`)
 	}
 }
 
@@ -165,7 +155,7 @@ func (p *preflight) lists(net conflist.Net) {
 	switch p.settings.Mode {
 	case report.MultusChain:
 		if err := conflist.ChainFault(net); err != nil {
-			p.serious("ask the owner of the file", "%v", err)
+			p.serious(report.ChainSkipped, "ask the owner of the file", "%v", err)
 		}
 		return
 	case report.Multus: // the entry needs no list
@@ -173,11 +163,11 @@ func (p *preflight) lists(net conflist.Net) {
 	}
 	found, err := conflist.Primaries(net)
 	if conflist.IsWaiting(err) {
-		p.note("the agent will wait for it", "%v", err)
+		p.note(report.ListWaiting, "the agent will wait for it", "%v", err)
 		return
 	}
 	if err != nil {
-		p.serious("correct it, or ask its owner to", "%v", err)
+		p.serious(report.ListUnusable, "correct it, or ask its owner to", "%v", err)
 		return
 	}
 	mode := p.settings.Mode
@@ -186,20 +176,20 @@ func (p *preflight) lists(net conflist.Net) {
 	}
 	others, _, _ := conflist.Beside(net, mode, p.settings.BesideIstioCNI)
 	for _, other := range others {
-		what, do := other.Describe()
-		p.add(other.Decision == conflist.Refused, do, "%s", what)
+		p.found = append(p.found, other.Finding())
 	}
 	for i, list := range found {
 		if slices.ContainsFunc(list.List.Plugins, func(plugin conflist.Plugin) bool { return strings.HasPrefix(plugin.Type, "multus") }) {
-			p.note("consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", "%s belongs to Multus", list.File)
+			p.note(report.MultusPrimary, "consider --mode multus; Multus passes no annotations on, so that every pod costs an API read",
+				"%s belongs to Multus", list.File)
 		}
 		switch err := list.CheckVersion(); {
 		case err != nil:
-			p.serious("correct it, or ask its owner to", "%v", err)
+			p.serious(report.ListUnusable, "correct it, or ask its owner to", "%v", err)
 		case list.Accepts(mode) != nil:
-			p.serious("set it with --mode", "%v", list.Accepts(mode))
+			p.serious(report.ModeRefused, "set it with --mode", "%v", list.Accepts(mode))
 		case i > 0 && mode == report.Owned:
-			p.serious("delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir",
+			p.serious(report.ListUncovered, "delete that file if it is unused, or name every directory of the runtime's plugins in --bin-dir",
 				"the runtime may load %s, to which mode %s adds no entry: CRI-O skips %s if it lacks a program", list.File, mode, found[0].File)
 		}
 	}
@@ -208,22 +198,23 @@ func (p *preflight) lists(net conflist.Net) {
 // kernel applies every kind of rule in a scratch network namespace.
 func (p *preflight) kernel(ctx context.Context) {
 	if os.Geteuid() != 0 {
-		p.note("run it as root", "the kernel was not tested: that needs root")
+		p.note(report.KernelUntested, "run it as root", "the kernel was not tested: that needs root")
 		return
 	}
 	verdict, err := backend.Test(ctx, "", p.settings.Entry.Asked, backend.Verdict{})
 	switch {
 	case err != nil:
-		p.note("run it on the node, as root", "the kernel was not tested (%v)", err)
+		p.note(report.KernelUntested, "run it on the node, as root", "the kernel was not tested (%v)", err)
 	case verdict.Chosen != "":
 		for _, note := range verdict.Notes(verdict.Asked) {
-			p.note("load the module, if pods of the mesh need it", "%s", note)
+			note.Next = "load the module, if pods of the mesh need it"
+			p.found = append(p.found, note)
 		}
 	default:
 		do := "load the kernel's netfilter modules"
 		if other, err := backend.Test(ctx, "", backend.Auto, backend.Verdict{}); err == nil && other.Chosen != "" {
 			do = fmt.Sprintf(`set {"backend": %q} in --netconf`, other.Chosen)
 		}
-		p.serious(do, "%s", verdict.Reason)
+		p.serious(report.BackendUnusable, do, "%s", verdict.Reason)
 	}
 }

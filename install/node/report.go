@@ -3,6 +3,7 @@
 package node
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -10,77 +11,80 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Part is one part of a node's desired state.
-type Part = report.Part
-
+// Parts of a node's desired state, in the order of their installation: subjects of findings, and
+// label values of metrics.
 const (
-	PartOwner       Part = "owner"
-	PartBinary      Part = "binary"
-	PartCredentials Part = "credentials"
-	PartBackend     Part = "backend"
-	PartPods        Part = "pods" // the agent answers requests of them
-	PartEntry       Part = "entry"
-	PartRuntime     Part = "runtime"
+	PartOwner       = "owner"
+	PartBinary      = "binary"
+	PartCredentials = "credentials"
+	PartBackend     = "backend"
+	PartPods        = "pods" // the agent answers requests of them
+	PartEntry       = "entry"
+	PartRuntime     = "runtime"
 )
 
-// parts returns all parts, in the order of their installation.
-func parts() []Part {
-	return []Part{PartOwner, PartBinary, PartCredentials, PartBackend, PartPods, PartEntry, PartRuntime}
+func parts() []string {
+	return []string{PartOwner, PartBinary, PartCredentials, PartBackend, PartPods, PartEntry, PartRuntime}
 }
 
-// Finding is why a part is not in the desired state.
-type Finding = report.Finding
-
-// Report is the state of a node. Without findings it is in the desired state.
+// Report is the state of a node. Without faults it is in the desired state.
 type Report struct {
-	Mode     report.Mode    `json:"mode"`
-	Findings []Finding      `json:"findings"`
-	Warning  report.Warning `json:"warning,omitzero"`
-	Notes    []string       `json:"notes,omitempty"` // what the operator should know of a node without findings, too
+	Mode     report.Mode
+	Findings report.Findings
 }
 
 // Good reports whether the node is in the desired state.
-func (r Report) Good() bool { return len(r.Findings) == 0 }
+func (r Report) Good() bool { return len(r.Findings.Faults()) == 0 }
 
 // IsGood reports whether a part is in the desired state.
-func (r Report) IsGood(part Part) bool {
-	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Part == part })
+func (r Report) IsGood(part string) bool { return !slices.ContainsFunc(r.Findings, isFaultOf(part)) }
+
+func isFaultOf(part string) func(report.Finding) bool {
+	return func(f report.Finding) bool { return f.Subject == part }
 }
 
-func (r *Report) Add(part Part, err error) {
+// Add adds a fault that passed through a part.
+func (r *Report) Add(part string, err error) {
 	if err != nil {
-		r.Findings = append(r.Findings, Finding{Part: part, Reason: err.Error(), Waiting: conflist.IsWaiting(err)})
+		r.Findings = append(r.Findings, report.Finding{
+			Code: report.CodeOfPart(part), Severity: report.FaultSeverity(conflist.IsWaiting(err)), Subject: part, Reason: err.Error(),
+		})
 	}
 }
 
-// Explain replaces the findings of a part by those of an earlier report, if both have any.
-func (r *Report) Explain(part Part, earlier Report) {
+// Explain replaces the faults of a part by those of an earlier report, if both have any.
+func (r *Report) Explain(part string, earlier Report) {
 	if r.IsGood(part) || earlier.IsGood(part) {
 		return
 	}
-	isOfPart := func(f Finding) bool { return f.Part == part }
-	r.Findings = slices.DeleteFunc(r.Findings, isOfPart)
+	r.Findings = slices.DeleteFunc(r.Findings, isFaultOf(part))
 	for _, f := range earlier.Findings {
-		if isOfPart(f) {
+		if isFaultOf(part)(f) {
 			r.Findings = append(r.Findings, f)
 		}
 	}
 }
 
-// String returns one finding a line.
-func (r Report) String() string {
+// lines returns one finding a line, the worst first.
+func (r Report) lines(text func(report.Finding) string) string {
 	var lines []string
 	if r.Good() {
 		lines = append(lines, "the node is in the desired state, in mode "+string(r.Mode))
 	}
-	for _, f := range r.Findings {
-		lines = append(lines, f.String())
-	}
-	if r.Warning.Reason != "" {
-		lines = append(lines, "warning: "+r.Warning.Reason+": "+r.Warning.Next)
-	}
-	for _, note := range r.Notes {
-		lines = append(lines, "note: "+note)
-	}
-	return strings.Join(lines, "\n")
+	lines = append(lines, r.Findings.Faults().Each(text)...)
+	lines = append(lines, r.Findings.Of(report.Warning).Each(text)...)
+	return strings.Join(append(lines, r.Findings.Of(report.Note).Each(text)...), "\n")
+}
+
+// String returns one finding a line, with its code.
+func (r Report) String() string { return r.lines(report.Finding.Coded) }
+
+// MarshalJSON returns the form of verify's answers in all releases.
+func (r Report) MarshalJSON() ([]byte, error) {
+	document := r.Findings.Document()
+	document.Faults = append([]report.Fault{}, document.Faults...)
+	return json.Marshal(struct {
+		Mode report.Mode `json:"mode"`
+		report.Document
+	}{r.Mode, document})
 }

@@ -15,7 +15,7 @@ func TestFindingsOfAnAttemptExplain(t *testing.T) {
 	t.Parallel()
 	report := func(findings ...string) (r Report) {
 		for i := 0; i < len(findings); i += 2 {
-			r.Add(Part(findings[i]), errors.New(findings[i+1]))
+			r.Add(findings[i], errors.New(findings[i+1]))
 		}
 		return r
 	}

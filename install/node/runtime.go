@@ -114,7 +114,7 @@ func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 // Rival returns what keeps removing the entry: a word for the program, "unknown" unless its
 // traces are on the node, and which list and network lose the entry. The list's own plugins
 // say nothing about the program that writes it.
-func (n *Node) Rival(ctx context.Context) (writer string, warning report.Warning) {
+func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment
 		p, err := conflist.FindPrimary(net)
@@ -130,7 +130,10 @@ func (n *Node) Rival(ctx context.Context) (writer string, warning report.Warning
 	what := fmt.Sprintf(" keeps removing the entry (mode %s, %s)", n.Placed, list)
 	if renamed != "" {
 		what = "Cilium" + what + "; it renamed " + renamed + ", as it does with cni.exclusive"
-		return "cilium", report.Warning{Reason: what, Next: fixExclusive}
+		return "cilium", report.Finding{Code: report.CiliumExclusive, Severity: report.Warning, Reason: what, Next: report.FixExclusive}
 	}
-	return "unknown", report.Warning{Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode"}
+	return "unknown", report.Finding{
+		Code: report.EntryContended, Severity: report.Warning,
+		Reason: "an unknown program" + what, Next: "find the program that writes there, or use another mode",
+	}
 }

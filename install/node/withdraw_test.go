@@ -20,7 +20,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestWithdrawn begins with what an agent leaves that was killed anywhere in a withdrawal:
@@ -74,7 +73,7 @@ func withoutCredentials(t *testing.T, files map[string]string) *Node {
 	if wanted.Entry, err = conflist.ParseEntry(nil, report.Insert, wanted.StateDir, wanted.RunDir); err != nil {
 		t.Fatal(err)
 	}
-	wanted.Credentials.Pod = record.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
+	wanted.Credentials.Pod = capture.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
 	if err := lab.WriteProgram(wanted.Plugin(), []byte(recordingPlugin)); err != nil {
 		t.Fatal(err)
 	}

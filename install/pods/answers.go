@@ -15,12 +15,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // podReader reads one pod from the API server, whatever its UID.
 type podReader interface {
-	Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error)
+	Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error)
 }
 
 // answers answers requests from the cache, else from the API server. A request for a pod of
@@ -77,7 +76,7 @@ func (a *answers) pong(request lookup.Request) []byte {
 // Those without a UID share none: a read that began before the request could return
 // an earlier pod of that name. The cache does not keep what was read: only the watch
 // says when a pod is gone.
-func (a *answers) read(ctx context.Context, pod record.PodRef) (*entry, error) {
+func (a *answers) read(ctx context.Context, pod capture.PodRef) (*entry, error) {
 	if pod.UID == "" {
 		return a.readAlone(ctx, pod)
 	}
@@ -95,7 +94,7 @@ func (a *answers) read(ctx context.Context, pod record.PodRef) (*entry, error) {
 	}
 }
 
-func (a *answers) readAlone(ctx context.Context, ref record.PodRef) (*entry, error) {
+func (a *answers) readAlone(ctx context.Context, ref capture.PodRef) (*entry, error) {
 	pod, err := a.api.Pod(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (a *answers) send(source string, e *entry, request lookup.Request) []byte {
 }
 
 // fault returns the document of an error.
-func (a *answers) fault(err error, pod record.PodRef) []byte {
+func (a *answers) fault(err error, pod capture.PodRef) []byte {
 	fault := faultOf(err, pod)
 	if unready := a.cache.unready(); unready != nil && fault.Kind != lookup.Gone {
 		fault.Message = unready.Error() + ": " + fault.Message

@@ -25,7 +25,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
@@ -37,9 +36,9 @@ func newTestCache() *podCache {
 }
 
 // readerFunc implements podReader.
-type readerFunc func(context.Context, record.PodRef) (*corev1.Pod, error)
+type readerFunc func(context.Context, capture.PodRef) (*corev1.Pod, error)
 
-func (f readerFunc) Pod(ctx context.Context, ref record.PodRef) (*corev1.Pod, error) {
+func (f readerFunc) Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error) {
 	return f(ctx, ref)
 }
 
@@ -55,7 +54,7 @@ func TestSharedRead(t *testing.T) {
 	for uid, want := range map[string]int64{"u1": 1, "": 100} {
 		synctest.Test(t, func(t *testing.T) {
 			var reads, answered atomic.Int64
-			a := newAnswers(func(ctx context.Context, r record.PodRef) (*corev1.Pod, error) {
+			a := newAnswers(func(ctx context.Context, r capture.PodRef) (*corev1.Pod, error) {
 				reads.Add(1)
 				select {
 				case <-time.After(5 * time.Second):
@@ -93,7 +92,7 @@ func TestReadsOfTwoPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		current := "old"
-		a := newAnswers(func(_ context.Context, r record.PodRef) (*corev1.Pod, error) {
+		a := newAnswers(func(_ context.Context, r capture.PodRef) (*corev1.Pod, error) {
 			found := podOn(ownNode, r.Name, current)
 			time.Sleep(5 * time.Second)
 			return found, nil
@@ -222,7 +221,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"version":1,"pod":{"namespace":"..","name":"a/b"}}`))
 	f.Add([]byte(`{"version":0,"pod":{"name":"%2e"}}`))
-	a := newAnswers(func(_ context.Context, r record.PodRef) (*corev1.Pod, error) {
+	a := newAnswers(func(_ context.Context, r capture.PodRef) (*corev1.Pod, error) {
 		return podOn("node2", r.Name, "u1"), nil
 	})
 	f.Fuzz(func(t *testing.T, document []byte) {

@@ -8,14 +8,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // notOfNode is the error for another node's pod that the request does not name by its UID.
 type notOfNode struct {
-	pod  record.PodRef
+	pod  capture.PodRef
 	node string
 }
 
@@ -24,7 +24,7 @@ func (n notOfNode) Error() string {
 }
 
 // faultOf returns what follows from a failed read of a pod with the agent's own rights.
-func faultOf(err error, pod record.PodRef) *lookup.Fault {
+func faultOf(err error, pod capture.PodRef) *lookup.Fault {
 	fault := apiclient.FaultOf(err)
 	_, elsewhere := errors.AsType[notOfNode](err)
 	switch {

@@ -16,7 +16,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestWatchLog logs when a watch breaks and when it works again, and how many pods were read at first.
@@ -62,7 +61,7 @@ func TestWatchLog(t *testing.T) {
 	}
 	c.WatchFailed(errors.New("third"))
 	expect("broken again", "", map[string]int{"error=third synced=true": 1})
-	a := &answers{cache: c, metrics: c.metrics, log: logger, api: readerFunc(func(context.Context, record.PodRef) (*corev1.Pod, error) {
+	a := &answers{cache: c, metrics: c.metrics, log: logger, api: readerFunc(func(context.Context, capture.PodRef) (*corev1.Pod, error) {
 		return nil, errors.New("no answer")
 	})}
 	a.answer(t.Context(), lookup.Request{Version: capture.PodVersion, Pod: ref("web", "u1")})

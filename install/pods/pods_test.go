@@ -31,7 +31,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 const ownNode = "node1"
@@ -148,7 +147,7 @@ func (w *world) ask(t *testing.T, request lookup.Request) (lookup.Answer, error)
 }
 
 // askFor asks for a pod without a digest.
-func (w *world) askFor(t *testing.T, ref record.PodRef) (lookup.Answer, error) {
+func (w *world) askFor(t *testing.T, ref capture.PodRef) (lookup.Answer, error) {
 	t.Helper()
 	return w.ask(t, lookup.Request{Pod: ref})
 }
@@ -185,8 +184,8 @@ func podOn(node, name, uid string, annotations ...string) *corev1.Pod {
 	return pod
 }
 
-func ref(name, uid string) record.PodRef {
-	return record.PodRef{Namespace: "shop", Name: name, UID: uid}
+func ref(name, uid string) capture.PodRef {
+	return capture.PodRef{Namespace: "shop", Name: name, UID: uid}
 }
 
 const excludedPorts = "traffic.sidecar.istio.io/excludeOutboundPorts"
@@ -328,7 +327,7 @@ func TestOtherNodesPods(t *testing.T) {
 	}
 	w := newWorld(t, api)
 	w.waitReady(t)
-	for pod, watched := range map[record.PodRef]bool{ref("own", "u1"): true, ref("own", "u2"): false, ref("own", ""): false, ref("other", "u1"): false} {
+	for pod, watched := range map[capture.PodRef]bool{ref("own", "u1"): true, ref("own", "u2"): false, ref("own", ""): false, ref("other", "u1"): false} {
 		if w.Watches(pod) != watched || (*Server)(nil).Watches(pod) {
 			t.Errorf("%v is watched: %v", pod, !watched)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // maxConnections is the most connections at once: more than pods start at once on a node.
@@ -74,7 +74,7 @@ func (s *Server) Ready() error {
 }
 
 // Watches reports whether the watch of the node's pods has a pod with this UID.
-func (s *Server) Watches(pod record.PodRef) bool {
+func (s *Server) Watches(pod capture.PodRef) bool {
 	if s == nil {
 		return false
 	}

@@ -37,9 +37,9 @@ type Explanation struct {
 	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide on capture
 	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the annotations of this moment are not known
 
-	State   PodState `json:"state,omitempty"`
-	Because string   `json:"because,omitempty"`
-	Kernel  *Kernel  `json:"kernel,omitempty"`
+	State   Code    `json:"state,omitempty"`
+	Because string  `json:"because,omitempty"`
+	Kernel  *Kernel `json:"kernel,omitempty"`
 
 	KernelUnknown string `json:"kernelUnknown,omitempty"` // why Kernel is not known
 

@@ -32,7 +32,7 @@ func TestText(t *testing.T) {
 		Kernel:        &Kernel{Backend: "nftables", Stamp: "stamp 1", Expected: "stamp 2", Foreign: "nat/X", Refused: 3},
 		KernelUnknown: "too much",
 		Add: &record.Record{
-			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Verdict: record.Failed, Reason: record.Annotations, Backend: "nftables",
+			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Verdict: record.Failed, Reason: capture.ReasonAnnotations, Backend: "nftables",
 			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123}, Warnings: []string{"w"}, Notes: []string{"n"},
 		},
 		AddOfEarlier: true, AddUnknown: "unreadable",

@@ -35,11 +35,6 @@ const IstioCNI = "istio-cni"
 // MeshPlugins returns the types, in a conflist, of the plugins of meshes other than Istio.
 func MeshPlugins() []string { return []string{"linkerd-cni", "kuma-cni", "consul-cni"} }
 
-// SocketBalancingEffect is why it matters which address a connection has when it leaves a
-// socket.
-const SocketBalancingEffect = "a sidecar then sees the address of a Service's backend, " +
-	"so that its routes and policies for the Service do not apply"
-
 // MeshedExemptions returns the causes for which a pod in the mesh is not captured.
 func MeshedExemptions() []capture.ExemptionCause {
 	return []capture.ExemptionCause{

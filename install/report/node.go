@@ -15,10 +15,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Format is the version of State's form. New fields do not change it: readers ignore
-// those that they do not know.
-const nodeFormat = 1
-
 // Annotation is the key of the state in its Lease.
 const NodeAnnotation = "capture-cni.io/state"
 
@@ -27,45 +23,22 @@ func LeaseLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
 }
 
-// State is the state of a node.
+// NodeState is the state of a node.
 type NodeState struct {
-	Format   int       `json:"format"`
-	Version  string    `json:"version"`           // of the agent
-	Mode     Mode      `json:"mode"`              // how the plugin is added to the runtime's CNI configuration
-	Backend  string    `json:"backend,omitempty"` // of the plugin's entry
-	Desired  string    `json:"desired,omitempty"` // of the node: present or absent
-	Findings []Finding `json:"findings,omitempty"`
-	Warning  Warning   `json:"warning,omitzero"`
-	Notes    []string  `json:"notes,omitempty"` // what the operator should know
-	Pods     *Pods     `json:"pods,omitempty"`  // nil while no guard reports them
-}
-
-// Part is one part of a node's desired state.
-type Part string
-
-// Finding is why a part is not in the desired state.
-type Finding struct {
-	Part    Part   `json:"part"`
-	Reason  string `json:"reason"`
-	Waiting bool   `json:"waiting,omitempty"` // it resolves without the operator
-}
-
-// String returns the finding in one line.
-func (f Finding) String() string { return string(f.Part) + ": " + f.Reason }
-
-// Warning is what needs the operator on a node without findings: why pods of the mesh do not
-// start, or what can fail next.
-type Warning struct {
-	Reason string `json:"reason"`
-	Next   string `json:"nextStep"`
+	Version  string // of the agent
+	Mode     Mode   // how the plugin is added to the runtime's CNI configuration
+	Backend  string // of the plugin's entry
+	Desired  string // of the node: present or absent
+	Findings Findings
+	Pods     *Pods // nil while no guard reports them
 }
 
 // Good reports whether the node is in the desired state.
-func (s NodeState) Good() bool { return len(s.Findings) == 0 }
+func (s NodeState) Good() bool { return len(s.Findings.Faults()) == 0 }
 
 // Pods are the pods of the mesh that run on a node, as the guard found them.
 type Pods struct {
-	States   map[PodState]int               `json:"states,omitempty"`   // pods by state
+	States   map[Code]int                   `json:"states,omitempty"`   // pods by state
 	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
 	Named    []NamedPod                     `json:"named,omitempty"`    // those that are not captured as desired, the worst first
 	Omitted  int                            `json:"omitted,omitempty"`  // how many more of those there are
@@ -77,7 +50,7 @@ type Pods struct {
 type NamedPod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
-	State     PodState               `json:"state"`
+	State     Code                   `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"` // of an exempt pod
 }
 
@@ -97,12 +70,12 @@ func (p Pods) Lacks(uid string) bool {
 // takes 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
-// Encode returns the state as JSON of at most MaxSize bytes. It cuts texts and leaves
+// Encode returns the state as JSON of at most MaxNodeState bytes. It cuts texts and leaves
 // out pods, from the end, where there is too much.
 func (s NodeState) Encode() string {
-	s.Format = nodeFormat
-	s.Findings, s.Notes = slices.Clone(s.Findings[:min(len(s.Findings), maxFindings)]), slices.Clone(s.Notes[:min(len(s.Notes), maxNotes)])
-	for _, text := range s.texts() {
+	d := newNodeDocument(s)
+	d.limit()
+	for _, text := range d.texts() {
 		*text = record.Cut(strings.ToValidUTF8(*text, "?"), maxText-len(record.Ellipsis))
 		for len(encodeState(*text)) > 2*maxText { // JSON has up to six bytes for one
 			*text = record.Cut(*text, len(*text)/2)
@@ -110,9 +83,9 @@ func (s NodeState) Encode() string {
 	}
 	pods := cmp.Or(s.Pods, &Pods{}).limited()
 	if s.Pods != nil {
-		s.Pods = &pods
+		d.Pods = &pods
 	}
-	return string(pods.shrink(func() []byte { return encodeState(s) }))
+	return string(pods.shrink(func() []byte { return encodeState(d) }))
 }
 
 // Encode returns the pods as JSON of at most MaxSize bytes.
@@ -142,19 +115,20 @@ func encodeState(value any) []byte {
 	return document
 }
 
-// Decode returns the state in an annotation. It refuses one that no agent writes. Errors:
-// ErrFormat.
+// DecodeNode returns the state in an annotation. It refuses one that no agent writes. Errors:
+// ErrNodeFormat.
 func DecodeNode(text string) (s NodeState, err error) {
-	if err := decodeState([]byte(text), &s); err != nil {
+	var d nodeDocument
+	if err := decodeState([]byte(text), &d); err != nil {
 		return NodeState{}, fmt.Errorf("reading a node's state: %w", err)
 	}
-	if s.Format != nodeFormat {
-		return NodeState{}, fmt.Errorf("%w %d, expected %d", ErrNodeFormat, s.Format, nodeFormat)
+	if d.Format != nodeFormat {
+		return NodeState{}, fmt.Errorf("%w %d, expected %d", ErrNodeFormat, d.Format, nodeFormat)
 	}
-	if err := s.check(); err != nil {
+	if err := d.check(); err != nil {
 		return NodeState{}, fmt.Errorf("reading a node's state: %w", err)
 	}
-	return s, nil
+	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods}, nil
 }
 
 // ErrFormat is the error for the state of an agent of another version.

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,23 +19,28 @@ import (
 func TestForm(t *testing.T) {
 	t.Parallel()
 	state := NodeState{
-		Version: "v1.2.3", Mode: "dropin", Backend: "nftables", Desired: "present", Notes: []string{"one"},
-		Findings: []Finding{{Part: "runtime", Reason: "the runtime does not answer", Waiting: true}},
+		Version: "v1.2.3", Mode: "dropin", Backend: "nftables", Desired: "present",
+		Findings: Findings{
+			{Code: NoIPv6, Severity: Note, Reason: "one"},
+			{Code: BesideIstioCNI, Severity: Warning, Reason: "twice", Next: "remove one"},
+			{Code: EntryNotLoaded, Severity: Waiting, Subject: "runtime", Reason: "the runtime does not answer", Next: "wait"},
+		},
 		Pods: &Pods{
-			States: map[PodState]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
+			States: map[Code]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
 			Named: []NamedPod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2, Repaired: 1,
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
 	}
 	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","backend":"nftables","desired":"present",` +
-		`"findings":[{"part":"runtime","reason":"the runtime does not answer","waiting":true}],"notes":["one"],` +
+		`"findings":[{"part":"runtime","reason":"the runtime does not answer: wait","waiting":true,"code":"entry-not-loaded"}],` +
+		`"warning":{"reason":"twice","nextStep":"remove one","code":"istio-cni"},"notes":["one"],"noteCodes":["no-ipv6"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
 		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"known":["beef0001","beef0002"]}}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
 	read, err := DecodeNode(want)
-	if err != nil || read.Encode() != want {
+	if err != nil || read.Encode() != want || read.Findings[0].Severity != Waiting {
 		t.Errorf("read as %s, %v", read.Encode(), err)
 	}
 	if _, err := DecodeNode(strings.Replace(want, `"format":1`, `"format":1,"later":{}`, 1)); err != nil {
@@ -50,15 +56,54 @@ func TestForm(t *testing.T) {
 	}
 }
 
+// TestNodeOfEarlierRelease reads the state that an agent of 0.3 wrote, which has no codes: faults get those of
+// their parts. A reader of 0.3 finds the same in the state of an agent of today.
+func TestNodeOfEarlierRelease(t *testing.T) {
+	t.Parallel()
+	const earlier = `{"format":1,"version":"v0.3.0","mode":"insert","backend":"nftables","desired":"present",` +
+		`"findings":[{"part":"entry","reason":"no list","waiting":true},{"part":"runtime","reason":"no answer"},{"part":"later","reason":"x"}],` +
+		`"warning":{"reason":"twice","nextStep":"remove one"},"notes":["a","b"],"pods":{"states":{"captured":1}}}`
+	read, err := DecodeNode(earlier)
+	want := NodeState{
+		Version: "v0.3.0", Mode: Insert, Backend: "nftables", Desired: "present", Pods: &Pods{States: map[Code]int{Captured: 1}},
+		Findings: Findings{
+			{EntryMissing, Waiting, "entry", "no list", ""},
+			{EntryNotLoaded, Problem, "runtime", "no answer", ""},
+			{"", Problem, "later", "x", ""},
+			{"", Warning, "", "twice", "remove one"},
+			{"", Note, "", "a", ""},
+			{"", Note, "", "b", ""},
+		},
+	}
+	if diff := cmp.Diff(want, read); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	type of03 struct {
+		Format                          int
+		Version, Mode, Backend, Desired string
+		Findings                        []struct {
+			Part, Reason string
+			Waiting      bool
+		}
+		Warning struct{ Reason, NextStep string }
+		Notes   []string
+		Pods    map[string]any
+	}
+	var before, now of03
+	if err := errors.Join(json.Unmarshal([]byte(earlier), &before), json.Unmarshal([]byte(read.Encode()), &now)); err != nil || !cmp.Equal(before, now) {
+		t.Errorf("%v: %s", err, cmp.Diff(before, now))
+	}
+}
+
 // TestSizeIsBounded encodes as many pods as a hostile user could make, with names of
 // any form, and texts of any length.
 func TestSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<\x00é", 1<<16)
-	hostile := Pods{States: map[PodState]int{}, Exempt: map[capture.ExemptionCause]int{}}
+	hostile := Pods{States: map[Code]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	for i := range 5000 {
 		hostile.Known = append(hostile.Known, fmt.Sprintf("%08x", i), long)
-		hostile.States[PodState(fmt.Sprint("state", i, long[:64]))] = 1
+		hostile.States[Code(fmt.Sprint("state", i, long[:64]))] = 1
 		hostile.Exempt[capture.ExemptionCause(strings.Repeat("a", 1+i%32))] = 1
 		name := fmt.Sprintf("%s%d", strings.Repeat("a", 248), i%9973)
 		hostile.Named = append(hostile.Named, NamedPod{strings.Repeat("n", 63), name, "uncaptured", ""}, NamedPod{"shop", long, "uncaptured", ""},
@@ -66,7 +111,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 	state := NodeState{Version: long, Mode: Mode(long), Desired: long, Pods: &hostile}
 	for range 500 {
-		state.Findings = append(state.Findings, Finding{Part(long), long, false})
+		state.Findings = append(state.Findings, Finding{Code(long), Problem, long, long, long})
 	}
 	text := state.Encode()
 	if len(text) > MaxNodeState {
@@ -88,8 +133,10 @@ func TestSizeIsBounded(t *testing.T) {
 func TestEscapesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("\x01", maxText), strings.Repeat("<", maxText), strings.Repeat("\xff", maxText), strings.Repeat("\xff", 50) + strings.Repeat("x", 240)} {
-		state := NodeState{Version: text, Mode: Mode(text), Backend: text, Desired: text, Warning: Warning{text, text}, Notes: slices.Repeat([]string{text}, maxNotes)}
-		state.Findings = slices.Repeat([]Finding{{Part(text), text, false}}, maxFindings)
+		state := NodeState{Version: text, Mode: Mode(text), Backend: text, Desired: text}
+		for _, severity := range []Severity{Problem, Warning, Note} {
+			state.Findings = append(state.Findings, slices.Repeat(Findings{{Code(text), severity, text, text, text}}, maxFindings)...)
+		}
 		if _, err := DecodeNode(state.Encode()); err != nil {
 			t.Errorf("texts of %q: %v", text[:1], err)
 		}
@@ -107,7 +154,7 @@ func TestOmittedPods(t *testing.T) {
 		for i := range test.pods {
 			pods.Named = append(pods.Named, NamedPod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", ""})
 		}
-		texts := slices.Repeat([]Finding{{Part(strings.Repeat("x", maxText)), strings.Repeat("x", maxText), false}}, maxFindings)
+		texts := slices.Repeat(Findings{{"x", Problem, strings.Repeat("x", maxText), strings.Repeat("x", maxText), ""}}, maxFindings)
 		read, err := DecodeNode(NodeState{Pods: &pods, Findings: texts}.Encode())
 		alone, aloneErr := DecodePods(pods.Encode())
 		if err != nil || aloneErr != nil {
@@ -142,20 +189,20 @@ func TestForged(t *testing.T) {
 	}{
 		{"empty", NodeState{}, ""},
 		{"at every limit", NodeState{
-			Version: text(maxText), Mode: Mode(text(maxText)), Desired: text(maxText), Findings: slices.Repeat([]Finding{{Part(text(maxText)), text(maxText), false}}, maxFindings),
-			Pods: &Pods{States: words[PodState](maxCounts), Exempt: words[capture.ExemptionCause](maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
+			Version: text(maxText), Mode: Mode(text(maxText)), Desired: text(maxText), Findings: slices.Repeat(Findings{{Code(text(maxText)), Problem, text(maxText), text(maxText), ""}}, maxFindings),
+			Pods: &Pods{States: words[Code](maxCounts), Exempt: words[capture.ExemptionCause](maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
 		}, ""},
-		{"a zero", NodeState{Pods: &Pods{States: map[PodState]int{"captured": 0}}}, ""},
-		{"a negative count", NodeState{Pods: &Pods{States: map[PodState]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
-		{"an absurd count", NodeState{Pods: &Pods{States: map[PodState]int{"captured": maxCount + 1}}}, "10001 pods"},
+		{"a zero", NodeState{Pods: &Pods{States: map[Code]int{"captured": 0}}}, ""},
+		{"a negative count", NodeState{Pods: &Pods{States: map[Code]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
+		{"an absurd count", NodeState{Pods: &Pods{States: map[Code]int{"captured": maxCount + 1}}}, "10001 pods"},
 		{"a negative cause", NodeState{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": -1}}}, "-1 pods"},
 		{"an absurd cause", NodeState{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": maxCount + 1}}}, "10001 pods"},
-		{"no word", NodeState{Pods: &Pods{States: map[PodState]int{"Captured!": 1}}}, `"Captured!"`},
+		{"no word", NodeState{Pods: &Pods{States: map[Code]int{"Captured!": 1}}}, `"Captured!"`},
 		{"a negative remainder", NodeState{Pods: &Pods{Omitted: -1}}, "-1 pods"},
 		{"an absurd remainder", NodeState{Pods: &Pods{Omitted: maxCount + 1}}, "10001 pods"},
 		{"a negative repair", NodeState{Pods: &Pods{Repaired: -1}}, "-1 pods"},
 		{"an absurd repair", NodeState{Pods: &Pods{Repaired: maxCount + 1}}, "10001 pods"},
-		{"too many states", NodeState{Pods: &Pods{States: words[PodState](maxCounts + 1)}}, "33 states"},
+		{"too many states", NodeState{Pods: &Pods{States: words[Code](maxCounts + 1)}}, "33 states"},
 		{"too many causes", NodeState{Pods: &Pods{Exempt: words[capture.ExemptionCause](maxCounts + 1)}}, "33 causes"},
 		{"too many pods", NodeState{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},
 		{"too many known pods", NodeState{Pods: &Pods{Known: slices.Repeat([]string{"beef0001"}, maxKnown+1)}}, "1001 known pods"},
@@ -163,20 +210,20 @@ func TestForged(t *testing.T) {
 		{"a state that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "Captured!", ""}}}}, "words in lower case"},
 		{"a cause that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "exempt", "no proxy"}}}}, "words in lower case"},
 		{"a UID of no pod", NodeState{Pods: &Pods{Known: []string{"beef0001", "x"}}}, `"x"`},
-		{"too many findings", NodeState{Findings: make([]Finding, maxFindings+1)}, "9 findings"},
-		{"too many notes", NodeState{Notes: make([]string, maxNotes+1)}, "5 notes"},
+		{"too many findings", NodeState{Findings: slices.Repeat(Findings{{Severity: Problem}}, maxFindings+1)}, "9 findings"},
+		{"too many notes", NodeState{Findings: slices.Repeat(Findings{{Severity: Note}}, maxNotes+1)}, "5 notes"},
 		{"a long version", NodeState{Version: text(maxText + 1)}, "301 bytes"},
 		{"a long mode", NodeState{Mode: Mode(text(maxText + 1))}, "301 bytes"},
 		{"a long desired state", NodeState{Desired: text(maxText + 1)}, "301 bytes"},
 		{"a long backend", NodeState{Backend: text(maxText + 1)}, "301 bytes"},
-		{"a long warning", NodeState{Warning: Warning{Reason: text(maxText + 1)}}, "301 bytes"},
-		{"a long next step", NodeState{Warning: Warning{Next: text(maxText + 1)}}, "301 bytes"},
-		{"a long note", NodeState{Notes: []string{"short", text(maxText + 1)}}, "301 bytes"},
-		{"a long part", NodeState{Findings: []Finding{{Part: Part(text(maxText + 1))}}}, "301 bytes"},
-		{"a long reason", NodeState{Findings: []Finding{{Reason: text(maxText + 1)}}}, "301 bytes"},
+		{"a long warning", NodeState{Findings: Findings{{Severity: Warning, Reason: text(maxText + 1)}}}, "301 bytes"},
+		{"a long next step", NodeState{Findings: Findings{{Severity: Warning, Next: text(maxText + 1)}}}, "301 bytes"},
+		{"a long note", NodeState{Findings: Findings{{Severity: Note, Reason: "short"}, {Severity: Note, Reason: text(maxText + 1)}}}, "301 bytes"},
+		{"a long part", NodeState{Findings: Findings{{Severity: Problem, Subject: text(maxText + 1)}}}, "301 bytes"},
+		{"a long reason", NodeState{Findings: Findings{{Severity: Problem, Reason: text(maxText + 1)}}}, "301 bytes"},
+		{"a long code", NodeState{Findings: Findings{{Severity: Note, Code: Code(text(maxText + 1))}}}, "301 bytes"},
 	} {
-		test.state.Format = nodeFormat
-		got, err := DecodeNode(string(encodeState(test.state)))
+		got, err := DecodeNode(string(encodeState(newNodeDocument(test.state))))
 		if test.want == "" && (err != nil || !cmp.Equal(got, test.state)) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !cmp.Equal(got, NodeState{})) {
 			t.Errorf("%s: %+v, %v", test.name, got, err)
 		}
@@ -209,7 +256,7 @@ func TestWorstFirst(t *testing.T) {
 // TestLacks never says that a pod is missing if not all that were counted are known.
 func TestLacks(t *testing.T) {
 	t.Parallel()
-	whole := Pods{States: map[PodState]int{"captured": 1, "exempt": 1}, Known: []string{"beef0001", "beef0002"}}
+	whole := Pods{States: map[Code]int{"captured": 1, "exempt": 1}, Known: []string{"beef0001", "beef0002"}}
 	for _, test := range []struct {
 		pods Pods
 		uid  string

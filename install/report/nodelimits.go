@@ -37,30 +37,33 @@ func (p NamedPod) isValid() bool {
 }
 
 // texts returns all texts of a state, each of at most maxText bytes.
-func (s *NodeState) texts() []*string {
-	texts := []*string{&s.Version, (*string)(&s.Mode), &s.Backend, &s.Desired, &s.Warning.Reason, &s.Warning.Next}
-	for i := range s.Findings {
-		texts = append(texts, (*string)(&s.Findings[i].Part), &s.Findings[i].Reason)
+func (d *nodeDocument) texts() []*string {
+	texts := []*string{&d.Version, (*string)(&d.Mode), &d.Backend, &d.Desired, &d.Warning.Reason, &d.Warning.Next, (*string)(&d.Warning.Code)}
+	for i := range d.Faults {
+		texts = append(texts, &d.Faults[i].Part, &d.Faults[i].Reason, (*string)(&d.Faults[i].Code))
 	}
-	for i := range s.Notes {
-		texts = append(texts, &s.Notes[i])
+	for i := range d.Notes {
+		texts = append(texts, &d.Notes[i])
+	}
+	for i := range d.Codes {
+		texts = append(texts, (*string)(&d.Codes[i]))
 	}
 	return texts
 }
 
 // check returns why no agent writes such a state. A compromised one can: its numbers must
 // not cancel those of other nodes.
-func (s NodeState) check() error {
-	if len(s.Findings) > maxFindings || len(s.Notes) > maxNotes {
-		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(s.Findings), len(s.Notes), maxFindings, maxNotes)
+func (d *nodeDocument) check() error {
+	if len(d.Faults) > maxFindings || max(len(d.Notes), len(d.Codes)) > maxNotes {
+		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(d.Faults), len(d.Notes), maxFindings, maxNotes)
 	}
-	for _, text := range s.texts() {
+	for _, text := range d.texts() {
 		if len(*text) > maxText {
 			return fmt.Errorf("a text of %d bytes: expected at most %d", len(*text), maxText)
 		}
 	}
-	if s.Pods != nil {
-		return s.Pods.check()
+	if d.Pods != nil {
+		return d.Pods.check()
 	}
 	return nil
 }

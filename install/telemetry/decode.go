@@ -60,7 +60,7 @@ func read(document []byte) (r record.Record, err error) {
 // fault says which limit a record exceeds.
 func fault(r record.Record) error {
 	sandbox, backend := record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend)
-	wrong := cmp.Or(r.Pod.Fault(), sandbox, backend)
+	wrong := cmp.Or(record.CheckPod(r.Pod), sandbox, backend)
 	switch {
 	case wrong != nil:
 		return wrong

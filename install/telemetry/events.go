@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -26,7 +27,7 @@ import (
 type Events struct {
 	api     *kube.Client
 	node    string
-	watched func(record.PodRef) bool // reports whether the watch of the node's pods has a pod
+	watched func(capture.PodRef) bool // reports whether the watch of the node's pods has a pod
 	log     *slog.Logger
 	limit   *rate.Limiter
 	queue   chan subject // whose Events are due
@@ -52,7 +53,7 @@ type notice struct {
 
 // subject is what one Event is about: it counts further notices.
 type subject struct {
-	pod    record.PodRef
+	pod    capture.PodRef
 	reason string
 }
 
@@ -77,7 +78,7 @@ const (
 
 // NewEvents returns Events of one node's pods that registers its metrics. Serve posts
 // them.
-func NewEvents(api *kube.Client, node string, watched func(record.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
+func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
 		api: api, node: node, watched: watched, log: log,
 		limit:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
@@ -215,7 +216,7 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 
 // isOwn reports whether a pod exists and runs on this node. A record says so, too, but any
 // process that reaches the socket can have written it.
-func (e *Events) isOwn(ctx context.Context, ref record.PodRef) (bool, error) {
+func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil
 	}

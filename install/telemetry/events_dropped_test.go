@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -31,7 +32,7 @@ func repairs(e *Events, n int) {
 	for i := range n {
 		name := fmt.Sprint("web-", i)
 		e.Post(record.Record{
-			Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: name, UID: name},
+			Time: time.Now(), Pod: capture.PodRef{Namespace: "shop", Name: name, UID: name},
 			Verdict: Repaired, Reason: Uncaptured, Message: strings.Repeat("ü", 2*maxMessage),
 		})
 	}

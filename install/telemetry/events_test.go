@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -103,7 +104,7 @@ func newEvents(t *testing.T) (*Events, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewEvents(api, "node-1", func(record.PodRef) bool { return false }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)), s
+	return NewEvents(api, "node-1", func(capture.PodRef) bool { return false }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)), s
 }
 
 // flush posts all that is queued.
@@ -132,7 +133,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	e.Post(passed)
-	e.Post(record.Record{Verdict: record.Failed, Reason: record.Input, Message: "no pod"})
+	e.Post(record.Record{Verdict: record.Failed, Reason: capture.ReasonInput, Message: "no pod"})
 	warned := captured
 	warned.Time = at
 	e.Post(warned)
@@ -197,7 +198,7 @@ func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{false, true} { // else the pod is read first, which is refused, too
 		e, s := newEvents(t)
-		e.watched = func(record.PodRef) bool { return watched }
+		e.watched = func(capture.PodRef) bool { return watched }
 		s.refuse = true
 		e.Post(failed)
 		if errs := flush(t, e); len(errs) != 1 {
@@ -218,7 +219,7 @@ func TestEventsOfTheGuard(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		verdict record.Verdict
-		reason  record.Reason
+		reason  capture.Reason
 		want    string
 	}{
 		{Repaired, Uncaptured, "CaptureRepaired"},
@@ -286,7 +287,7 @@ func TestWatchedPods(t *testing.T) {
 	t.Parallel()
 	e, s := newEvents(t)
 	s.pods = map[string]*corev1.Pod{"bad": nil, "web": nil}
-	e.watched = func(pod record.PodRef) bool { return pod == failed.Pod }
+	e.watched = func(pod capture.PodRef) bool { return pod == failed.Pod }
 	e.Post(failed)
 	other := failed
 	other.Pod.UID = "another"

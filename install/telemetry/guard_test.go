@@ -11,12 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // of returns a record of a pod of its own, named as its UID.
 func of(name string, r record.Record) record.Record {
-	r.Pod, r.Time = record.PodRef{Namespace: "shop", Name: name, UID: name}, time.Now()
+	r.Pod, r.Time = capture.PodRef{Namespace: "shop", Name: name, UID: name}, time.Now()
 	return r
 }
 
@@ -24,7 +25,7 @@ func of(name string, r record.Record) record.Record {
 // takes one after the other.
 func (a *agent) expectAllReceived(t *testing.T) {
 	t.Helper()
-	marker := record.Record{Pod: record.PodRef{Name: "marker"}, Verdict: record.Failed, Reason: record.Kernel}
+	marker := record.Record{Pod: capture.PodRef{Name: "marker"}, Verdict: record.Failed, Reason: capture.ReasonKernel}
 	a.expectReceived(t, marker)
 	a.expect(t, 1, "adds_total", "result=failed", "reason=kernel")
 }
@@ -101,8 +102,8 @@ func TestGuardIsNoADD(t *testing.T) {
 // TestEvictsOnRequest and no other pod, though it is not captured either.
 func TestEvictsOnRequest(t *testing.T) {
 	t.Parallel()
-	asked := make(chan record.PodRef, 16)
-	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod record.PodRef) { asked <- pod } })
+	asked := make(chan capture.PodRef, 16)
+	a := start(t, newSocket(t), func(s *Settings) { s.Evict = func(pod capture.PodRef) { asked <- pod } })
 	drifted := requested
 	drifted.Reason = Drifted
 	for _, r := range []record.Record{
@@ -113,12 +114,12 @@ func TestEvictsOnRequest(t *testing.T) {
 	}
 	send(t, a.socket, `{"version": 1, "verdict": "doomed", "reason": "foreign", "pod": {"namespace": "shop", "name": "foreign", "uid": "foreign"}}`)
 	a.expectAllReceived(t)
-	var got []record.PodRef
+	var got []capture.PodRef
 	for len(asked) > 0 {
 		got = append(got, <-asked)
 	}
-	pod := func(name string) record.PodRef { return record.PodRef{Namespace: "shop", Name: name, UID: name} }
-	if diff := cmp.Diff([]record.PodRef{pod("doomed"), pod("drifted"), pod("doomed")}, got); diff != "" {
+	pod := func(name string) capture.PodRef { return capture.PodRef{Namespace: "shop", Name: name, UID: name} }
+	if diff := cmp.Diff([]capture.PodRef{pod("doomed"), pod("drifted"), pod("doomed")}, got); diff != "" {
 		t.Error(diff)
 	}
 	a.expect(t, 1, "records_lost_total", "cause=form")

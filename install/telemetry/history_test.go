@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -36,8 +37,8 @@ func recordedADD(t *testing.T, records ...record.Record) string {
 // add is a record of a pod's ADD that began at a second.
 func add(uid string, second int, message string) record.Record {
 	return record.Record{
-		Version: record.Version, Time: time.Unix(int64(second), 0).UTC(), Pod: record.PodRef{Namespace: "shop", Name: "web", UID: uid},
-		Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Lookup, Code: 11, Message: message,
+		Version: record.Version, Time: time.Unix(int64(second), 0).UTC(), Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: uid},
+		Sandbox: "4ed1", Verdict: record.Failed, Reason: capture.ReasonLookup, Code: 11, Message: message,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -43,7 +44,7 @@ func TestReadLimits(t *testing.T) {
 		"verdict":                  func(r *record.Record) { r.Verdict = record.Verdict(long) },
 		"a record of 65537 bytes":  func(r *record.Record) { r.Message = strings.Repeat("x", record.MaxSize+1) },
 		"stage \"" + long[:16]:     func(r *record.Record) { r.Stages = map[record.Stage]float64{record.Stage(long): 1} },
-		"with reason \"xxxxxxxxxx": func(r *record.Record) { r.Reason = record.Reason(long) },
+		"with reason \"xxxxxxxxxx": func(r *record.Record) { r.Reason = capture.Reason(long) },
 	} {
 		r := recorded(change)
 		document, err := json.Marshal(r)
@@ -71,7 +72,7 @@ func TestReadsTheLargest(t *testing.T) {
 		"last time":  func(r *record.Record) { r.Time = time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC) },
 		"names": func(r *record.Record) {
 			long := func(most int) string { return strings.Repeat("x", most) }
-			r.Pod = record.PodRef{Namespace: long(record.MaxNamespace), Name: long(record.MaxName), UID: long(record.MaxUID)}
+			r.Pod = capture.PodRef{Namespace: long(record.MaxNamespace), Name: long(record.MaxName), UID: long(record.MaxUID)}
 			r.Sandbox, r.Backend, r.Stamp = long(record.MaxSandbox), long(record.MaxBackend), long(maxStamp)
 		},
 		"texts": func(r *record.Record) {
@@ -96,13 +97,13 @@ func TestWrittenIsRead(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ü\x00\"", 10<<10)
 	r := recorded(func(r *record.Record) {
-		r.Pod, r.Sandbox, r.Message, r.Backend = record.PodRef{Namespace: long, Name: long, UID: long}, long, long, long
+		r.Pod, r.Sandbox, r.Message, r.Backend = capture.PodRef{Namespace: long, Name: long, UID: long}, long, long, long
 		for range 100 {
 			r.Warnings = append(r.Warnings, long)
 		}
 	})
 	got, err := ParseRecord(record.Encode(r))
-	if err != nil || got.Pod != (record.PodRef{}) || got.Sandbox != "" || got.Backend != "" || got.Verdict != r.Verdict || len(got.Message) > record.MaxMessage+len("…") {
+	if err != nil || got.Pod != (capture.PodRef{}) || got.Sandbox != "" || got.Backend != "" || got.Verdict != r.Verdict || len(got.Message) > record.MaxMessage+len("…") {
 		t.Errorf("read %+v, %v", got, err)
 	}
 }

@@ -26,9 +26,9 @@ func listener(socket string, events *Events) (*Listener, *lab.Log) {
 // TestLines logs one line of a record, with its warnings and notes, or none.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	pod := record.PodRef{Namespace: "shop", Name: "web", UID: "u"}
+	pod := capture.PodRef{Namespace: "shop", Name: "web", UID: "u"}
 	const of = ` pod=shop/web uid=u sandbox=c`
-	exempt := record.Exempt(capture.NoProxy)
+	exempt := capture.ReasonOf(capture.NoProxy)
 	for name, tt := range map[string]struct {
 		r    record.Record
 		want string // with which the line goes on, after its time
@@ -37,12 +37,12 @@ func TestLines(t *testing.T) {
 		"with a note":    {record.Record{Verdict: record.Captured, Notes: []string{"a"}}, `level=INFO msg=captured` + of + ` notes=[a] backend=""` + "\n"},
 		"with a warning": {record.Record{Verdict: record.Captured, Warnings: []string{"a"}}, `level=INFO msg=captured` + of + ` warnings=[a] backend=""` + "\n"},
 		"failed": {
-			record.Record{Verdict: record.Failed, Reason: record.Lookup, Code: 11},
+			record.Record{Verdict: record.Failed, Reason: capture.ReasonLookup, Code: 11},
 			`level=WARN msg="not captured, and not started"` + of + ` reason=lookup code=11`,
 		},
-		"outside": {record.Record{Verdict: record.Passed, Reason: record.NotInjected}, ""},
+		"outside": {record.Record{Verdict: record.Passed, Reason: capture.ReasonNotInjected}, ""},
 		"outside, warned": {
-			record.Record{Verdict: record.Passed, Reason: record.NotInjected, Warnings: []string{"a"}},
+			record.Record{Verdict: record.Passed, Reason: capture.ReasonNotInjected, Warnings: []string{"a"}},
 			`level=WARN msg="not captured"` + of + ` warnings=[a]`,
 		},
 		"exempt":   {record.Record{Verdict: record.Passed, Reason: exempt}, `level=INFO msg="in the mesh, and exempt from capture"` + of},
@@ -81,7 +81,7 @@ func TestReceived(t *testing.T) {
 	l, log := listener(filepath.Join(dir, "agent.sock"), e)
 	lab.Check(t, makeDirectories(l.settings.Socket))
 	warned := record.Record{
-		Version: record.Version, Verdict: record.Passed, Reason: record.NotInjected, Pod: captured.Pod, Sandbox: "warned",
+		Version: record.Version, Verdict: record.Passed, Reason: capture.ReasonNotInjected, Pod: captured.Pod, Sandbox: "warned",
 		Warnings: []string{"a"}, Notes: []string{"b"},
 	}
 	document, err := json.Marshal(warned)

@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -13,22 +14,27 @@ func ofAdds() []record.Verdict {
 }
 
 // Reasons are all of them, by verdict.
-func Reasons(verdict record.Verdict) []record.Reason {
+func Reasons(verdict record.Verdict) []capture.Reason {
 	switch verdict {
 	case record.Passed:
-		reasons := []record.Reason{record.NotKubernetes, record.NamespaceExcluded, record.StaticPod, record.NotInjected}
+		reasons := []capture.Reason{
+			capture.ReasonNotKubernetes, capture.ReasonNamespaceExcluded, capture.ReasonStaticPod, capture.ReasonNotInjected,
+		}
 		for _, cause := range report.MeshedExemptions() {
-			reasons = append(reasons, record.Exempt(cause))
+			reasons = append(reasons, capture.ReasonOf(cause))
 		}
 		return reasons
 	case record.Failed:
-		return []record.Reason{record.Input, record.Configuration, record.Lookup, record.Annotations, record.Refused, record.Gone, record.Kernel}
+		return []capture.Reason{
+			capture.ReasonInput, capture.ReasonConfiguration, capture.ReasonLookup, capture.ReasonAnnotations,
+			capture.ReasonRefused, capture.ReasonGone, capture.ReasonKernel,
+		}
 	case record.Captured:
-		return []record.Reason{""}
+		return []capture.Reason{""}
 	case Repaired, EvictionRequested:
-		return []record.Reason{Uncaptured, Drifted}
+		return []capture.Reason{Uncaptured, Drifted}
 	case Found:
-		return []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
+		return []capture.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	}
 	return nil
 }

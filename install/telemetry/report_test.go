@@ -26,7 +26,7 @@ import (
 func recorded(change ...func(*record.Record)) record.Record {
 	r := record.Record{
 		Version: record.Version, Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-		Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "6c1f"}, Sandbox: "4ed1", Verdict: record.Failed, Reason: record.Lookup, Code: 11, Message: "no answer",
+		Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: "6c1f"}, Sandbox: "4ed1", Verdict: record.Failed, Reason: capture.ReasonLookup, Code: 11, Message: "no answer",
 	}
 	r.AddDuration(record.LookingUp, 2*time.Second)
 	r.AddDuration(record.LookingUp, time.Second)
@@ -70,7 +70,7 @@ func TestSend(t *testing.T) {
 			r.Verdict, r.Reason, r.Backend, r.Warnings = record.Captured, "", "nftables", []string{"a"}
 		}),
 		recorded(func(r *record.Record) {
-			*r = record.Record{Version: record.Version, Verdict: record.Passed, Reason: record.NotKubernetes}
+			*r = record.Record{Version: record.Version, Verdict: record.Passed, Reason: capture.ReasonNotKubernetes}
 		}),
 	} {
 		if !record.Send(socket, want) {
@@ -193,12 +193,12 @@ func TestReadIsStrict(t *testing.T) {
 // TestReadVerdicts takes every verdict with its own reasons, and with no other.
 func TestReadVerdicts(t *testing.T) {
 	t.Parallel()
-	ofAdd := []record.Reason{record.NotKubernetes, record.NamespaceExcluded, record.StaticPod, record.NotInjected, record.Exempt(capture.InitContainer), record.Exempt(capture.NamespaceExcluded), record.Input, record.Configuration, record.Lookup, record.Annotations, record.Refused, record.Gone, record.Kernel}
-	ofGuard := []record.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
-	for verdict, own := range map[record.Verdict][]record.Reason{
+	ofAdd := []capture.Reason{capture.ReasonNotKubernetes, capture.ReasonNamespaceExcluded, capture.ReasonStaticPod, capture.ReasonNotInjected, capture.ReasonOf(capture.InitContainer), capture.ReasonOf(capture.NamespaceExcluded), capture.ReasonInput, capture.ReasonConfiguration, capture.ReasonLookup, capture.ReasonAnnotations, capture.ReasonRefused, capture.ReasonGone, capture.ReasonKernel}
+	ofGuard := []capture.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
+	for verdict, own := range map[record.Verdict][]capture.Reason{
 		record.Captured: {""}, record.Passed: ofAdd[:6], record.Failed: ofAdd[6:], Repaired: ofGuard[:2], EvictionRequested: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,
 	} {
-		for _, reason := range slices.Concat([]record.Reason{"", "unheard of"}, ofAdd, ofGuard) {
+		for _, reason := range slices.Concat([]capture.Reason{"", "unheard of"}, ofAdd, ofGuard) {
 			document := fmt.Appendf(nil, `{"version":1,"verdict":%q,"reason":%q}`, verdict, reason)
 			r, err := ParseRecord(document)
 			if ok := err == nil && r.Verdict == verdict && r.Reason == reason; ok != slices.Contains(own, reason) {

@@ -24,6 +24,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -33,7 +34,7 @@ type Settings struct {
 	Plugin  string // the installed binary
 	NetConf []byte // the operator's keys of the entry
 
-	Evict func(record.PodRef) // requests an eviction, never blocks; nil to evict none
+	Evict func(capture.PodRef) // requests an eviction, never blocks; nil to evict none
 }
 
 // Listener receives records at a socket.

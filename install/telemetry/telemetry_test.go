@@ -105,12 +105,12 @@ func (a *agent) expectReceived(t *testing.T, r record.Record) {
 
 var (
 	captured = record.Record{
-		Pod: record.PodRef{Namespace: "shop", Name: "web", UID: "6c1f"}, Verdict: record.Captured, Backend: "nftables",
+		Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: "6c1f"}, Verdict: record.Captured, Backend: "nftables",
 		Warnings: []string{"IPv6 is left uncaptured"}, Stages: map[record.Stage]float64{record.Deciding: .001, record.Committing: .004},
 	}
-	passed = record.Record{Pod: record.PodRef{Namespace: "shop", Name: "batch"}, Verdict: record.Passed, Reason: record.NotInjected}
+	passed = record.Record{Pod: capture.PodRef{Namespace: "shop", Name: "batch"}, Verdict: record.Passed, Reason: capture.ReasonNotInjected}
 	failed = record.Record{
-		Pod: record.PodRef{Namespace: "shop", Name: "bad", UID: "9d53"}, Verdict: record.Failed, Reason: record.Annotations, Code: 100, Message: "not a port",
+		Pod: capture.PodRef{Namespace: "shop", Name: "bad", UID: "9d53"}, Verdict: record.Failed, Reason: capture.ReasonAnnotations, Code: 100, Message: "not a port",
 	}
 )
 
@@ -144,8 +144,8 @@ func TestExempt(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
 	exempt := record.Record{
-		Time: time.Now(), Pod: record.PodRef{Namespace: "shop", Name: "own-init", UID: "77aa"},
-		Verdict: record.Passed, Reason: record.Exempt(capture.InitContainer), Message: "container istio-init sets up the capture itself",
+		Time: time.Now(), Pod: capture.PodRef{Namespace: "shop", Name: "own-init", UID: "77aa"},
+		Verdict: record.Passed, Reason: capture.ReasonOf(capture.InitContainer), Message: "container istio-init sets up the capture itself",
 	}
 	a.expectReceived(t, exempt)
 	a.expectReceived(t, passed)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -18,14 +19,14 @@ const (
 
 // Reasons of the guard: the states that it found.
 const (
-	Uncaptured    = record.Reason(report.Uncaptured)
-	Drifted       = record.Reason(report.Drifted)
-	Outdated      = record.Reason(report.Outdated)
-	Changed       = record.Reason(report.Changed)
-	Foreign       = record.Reason(report.Foreign)
-	Obstructed    = record.Reason(report.Obstructed)
-	InjectedLater = record.Reason(report.InjectedLater)
+	Uncaptured    = capture.Reason(report.Uncaptured)
+	Drifted       = capture.Reason(report.Drifted)
+	Outdated      = capture.Reason(report.Outdated)
+	Changed       = capture.Reason(report.Changed)
+	Foreign       = capture.Reason(report.Foreign)
+	Obstructed    = capture.Reason(report.Obstructed)
+	InjectedLater = capture.Reason(report.InjectedLater)
 )
 
 // isExempt reports whether the pod is in the mesh and not captured.
-func isExempt(r record.Reason) bool { return strings.HasPrefix(string(r), record.ExemptPrefix) }
+func isExempt(r capture.Reason) bool { return strings.HasPrefix(string(r), capture.ExemptPrefix) }

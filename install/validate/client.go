@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 const (
@@ -22,10 +24,10 @@ const (
 
 // Connect connects to each destination until the application answers or the budget is
 // used up: proxies, and the Service in the nodes' rules, may start later.
-func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Duration) []Observation {
+func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Duration) []report.TestObservation {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	observations := make([]Observation, len(destinations))
+	observations := make([]report.TestObservation, len(destinations))
 	var connecting sync.WaitGroup
 	for i, to := range destinations {
 		connecting.Go(func() { observations[i] = observe(ctx, to) })
@@ -35,7 +37,7 @@ func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Dur
 }
 
 // observe returns the last attempt that was not cut short.
-func observe(ctx context.Context, to netip.AddrPort) (last Observation) {
+func observe(ctx context.Context, to netip.AddrPort) (last report.TestObservation) {
 	for {
 		attempt := try(ctx, to)
 		if ctx.Err() == nil || last.To != to {
@@ -52,8 +54,8 @@ func observe(ctx context.Context, to netip.AddrPort) (last Observation) {
 	}
 }
 
-func try(ctx context.Context, to netip.AddrPort) Observation {
-	o := Observation{To: to}
+func try(ctx context.Context, to netip.AddrPort) report.TestObservation {
+	o := report.TestObservation{To: to}
 	dialer := net.Dialer{Timeout: connectionTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
@@ -72,10 +74,10 @@ func try(ctx context.Context, to netip.AddrPort) Observation {
 	return o
 }
 
-func readLines(conn io.Reader) (lines []Line, err error) {
+func readLines(conn io.Reader) (lines []report.TestLine, err error) {
 	scanner := bufio.NewScanner(io.LimitReader(conn, maxAnswer))
 	for scanner.Scan() {
-		var line Line
+		var line report.TestLine
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 			return lines, errors.New("the answer is not that of a program of this test")
 		}

@@ -11,10 +11,11 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Proxy stands in for the sidecar proxy: it writes a Line to each captured connection,
+// Proxy stands in for the sidecar proxy: it writes a TestLine to each captured connection,
 // and forwards the connection to its original destination.
 type Proxy struct {
 	Pod                       string
@@ -38,8 +39,8 @@ func (p Proxy) Run(ctx context.Context) error {
 		return fmt.Errorf("listening at the inbound port: %w", err)
 	}
 	defer inbound.Close()
-	go accept(outbound, side{name: ProxyName(p.Pod, Outbound)}.forward)
-	go accept(inbound, side{name: ProxyName(p.Pod, Inbound), inbound: true, transparent: p.Transparent}.forward)
+	go accept(outbound, side{name: report.TestProxy(p.Pod, string(Outbound))}.forward)
+	go accept(inbound, side{name: report.TestProxy(p.Pod, string(Inbound)), inbound: true, transparent: p.Transparent}.forward)
 	<-ctx.Done()
 	return nil
 }
@@ -69,7 +70,7 @@ type side struct {
 
 func (s side) forward(client *net.TCPConn) {
 	_ = client.SetDeadline(time.Now().Add(connectionTimeout)) // fails for closed connections alone
-	line := Line{By: s.name, Client: address(client.RemoteAddr()).Addr(), Original: address(client.LocalAddr())}
+	line := report.TestLine{By: s.name, Client: address(client.RemoteAddr()).Addr(), Original: address(client.LocalAddr())}
 	if !s.transparent {
 		original, err := originalDestination(client)
 		if err != nil || original == line.Original {
@@ -90,7 +91,7 @@ func (s side) forward(client *net.TCPConn) {
 
 // dialer makes the connection to the original destination: an inbound one from the
 // address that the rules exempt or, under TPROXY, from the client's.
-func (s side) dialer(line Line) *net.Dialer {
+func (s side) dialer(line report.TestLine) *net.Dialer {
 	d := &net.Dialer{Timeout: connectionTimeout}
 	switch {
 	case s.transparent:

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Serve is the server's application: it writes a Line to each connection, until ctx ends.
+// Serve is the server's application: it writes a TestLine to each connection, until ctx ends.
 func Serve(ctx context.Context, ports []uint) error {
 	for _, number := range ports {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))
@@ -26,6 +28,6 @@ func Serve(ctx context.Context, ports []uint) error {
 
 func answer(client *net.TCPConn) {
 	_ = client.SetDeadline(time.Now().Add(connectionTimeout))
-	line := Line{By: Application, Client: address(client.RemoteAddr()).Addr()}
+	line := report.TestLine{By: report.TestApplication, Client: address(client.RemoteAddr()).Addr()}
 	_ = json.NewEncoder(client).Encode(line) // the client sees its connection end
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // freePort returns a port at which nothing listens.
@@ -38,7 +40,7 @@ func TestUncaptured(t *testing.T) {
 		go func() { ended <- Proxy{Pod: "server", OutboundPort: outbound, InboundPort: inbound}.Run(ctx) }()
 	})
 	got := Connect(t.Context(), []netip.AddrPort{loopback(application), loopback(inbound)}, 8*clientRetryInterval)
-	if lines := got[0].Lines; len(lines) != 1 || lines[0].By != Application || !got[0].Answered() {
+	if lines := got[0].Lines; len(lines) != 1 || lines[0].By != report.TestApplication || !got[0].Answered() {
 		t.Errorf("the application: %+v", got[0])
 	}
 	if got[1].Answered() || len(got[1].Lines) > 0 || got[1].To != loopback(inbound) || got[1].Fault == "" {

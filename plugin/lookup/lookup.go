@@ -12,7 +12,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
@@ -40,7 +40,7 @@ const (
 // Pod asks for one pod until it has an answer, the timeout has passed, or retries are
 // of no use. Without a UID in want, the answer is what the API server has at this
 // moment. Errors: trust.Untrusted; Error.
-func (l Lookup) Pod(ctx context.Context, want record.PodRef) (Answer, error) {
+func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	retries := backoff(firstBackoff)

@@ -26,10 +26,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup/apiclient"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-var wanted = record.PodRef{Namespace: "shop", Name: "web", UID: "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}
+var wanted = capture.PodRef{Namespace: "shop", Name: "web", UID: "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"}
 
 func podWithUID(uid string) *corev1.Pod {
 	pod := &corev1.Pod{}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Accepted is the byte that the agent sends when it begins to serve a connection. A
@@ -29,9 +28,9 @@ const (
 // whether one could be read: whether the agent has read its node's pods, or whether
 // the credentials are valid as far as the program can tell without the API server.
 type Request struct {
-	Version int           `json:"version"` // the caller's capture.PodVersion
-	Pod     record.PodRef `json:"pod"`
-	Digest  string        `json:"digest,omitempty"` // of the answer that the caller has already
+	Version int            `json:"version"` // the caller's capture.PodVersion
+	Pod     capture.PodRef `json:"pod"`
+	Digest  string         `json:"digest,omitempty"` // of the answer that the caller has already
 
 	// Injected asks the agent, without a name, for Answer.Injected.
 	Injected bool `json:"injected,omitempty"`

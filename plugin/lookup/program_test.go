@@ -16,7 +16,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
@@ -34,7 +33,7 @@ func withProgram(t *testing.T, script string) (Lookup, *lab.Log) {
 // directory that the operator allows.
 func TestProgramErrors(t *testing.T) {
 	t.Setenv(config.DirectoryVariable, "/allowed")
-	pod := record.PodRef{Namespace: "shop", Name: "web"}
+	pod := capture.PodRef{Namespace: "shop", Name: "web"}
 	l, _ := withProgram(t, fmt.Sprintf(`echo '{"version": %d, "fault": {"kind": "untrusted", "message": "open to others"}}'`, capture.PodVersion))
 	if _, err := l.Pod(t.Context(), pod); !isA[trust.Untrusted](err) || err.Error() != "asking the API server: open to others" {
 		t.Errorf("untrusted: %v", err)
@@ -82,7 +81,7 @@ func TestParseAnswer(t *testing.T) {
 		"changed to nothing":   {"u", "d", `"uid": ""`, "it has no pod"},
 		"a fault":              {"u", "d", `"unchanged": true, "fault": {"kind": "gone", "message": "gone"}`, "gone"},
 	} {
-		request := Request{Version: capture.PodVersion, Digest: tt.digest, Pod: record.PodRef{Namespace: "shop", Name: "web", UID: tt.uid}}
+		request := Request{Version: capture.PodVersion, Digest: tt.digest, Pod: capture.PodRef{Namespace: "shop", Name: "web", UID: tt.uid}}
 		answer, err := ParseAnswer(fmt.Appendf(nil, `{"version": %d, %s}`, capture.PodVersion, tt.answer), request)
 		if (err == nil) != (tt.err == "") || err != nil && !strings.HasSuffix(err.Error(), tt.err) || err == nil && (answer.Pod == nil) != answer.Unchanged {
 			t.Errorf("%s: %+v, %v", name, answer, err)

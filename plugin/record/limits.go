@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Limits keep a record well below what a datagram may hold, and its names fit
@@ -36,8 +38,8 @@ func Cut(text string, most int) string {
 func (r Record) fit() Record {
 	r.Message = Cut(r.Message, MaxMessage)
 	r.Warnings, r.Notes = fitAll(r.Warnings), fitAll(r.Notes)
-	if r.Pod.Fault() != nil {
-		r.Pod = PodRef{}
+	if CheckPod(r.Pod) != nil {
+		r.Pod = capture.PodRef{}
 	}
 	if CheckName("sandbox", r.Sandbox, MaxSandbox) != nil {
 		r.Sandbox = ""
@@ -56,8 +58,8 @@ func fitAll(texts []string) (fitting []string) {
 	return fitting
 }
 
-// Fault returns why a pod's names are none of Kubernetes.
-func (p PodRef) Fault() error {
+// CheckPod returns why a pod's names are none of Kubernetes.
+func CheckPod(p capture.PodRef) error {
 	return cmp.Or(
 		CheckName("pod.namespace", p.Namespace, MaxNamespace),
 		CheckName("pod.name", p.Name, MaxName),

@@ -9,6 +9,8 @@ package record
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Version is that of Record's form.
@@ -22,10 +24,10 @@ const Canary = "canary"
 type Record struct {
 	Version  int               `json:"version"`
 	Time     time.Time         `json:"time"` // when it began
-	Pod      PodRef            `json:"pod"`
+	Pod      capture.PodRef    `json:"pod"`
 	Sandbox  string            `json:"sandbox"` // its id
 	Verdict  Verdict           `json:"verdict"`
-	Reason   Reason            `json:"reason,omitempty"`
+	Reason   capture.Reason    `json:"reason,omitempty"`
 	Backend  string            `json:"backend,omitempty"`
 	Stamp    string            `json:"stamp,omitempty"` // of the rules that an ADD applied
 	Code     uint              `json:"code,omitempty"`  // of CNI, where the ADD failed
@@ -34,15 +36,6 @@ type Record struct {
 	Notes    []string          `json:"notes,omitempty"`  // on what the mesh's settings choose for every such pod
 	Stages   map[Stage]float64 `json:"stages,omitempty"` // seconds
 }
-
-// PodRef names one pod; all of it is empty where it is not a Kubernetes pod.
-type PodRef struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	UID       string `json:"uid,omitempty"`
-}
-
-func (p PodRef) String() string { return p.Namespace + "/" + p.Name }
 
 // AddDuration adds to the duration of a stage.
 func (r *Record) AddDuration(stage Stage, d time.Duration) {

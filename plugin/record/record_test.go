@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestEncode expects a document with every field, in which nothing is longer than its limit.
@@ -26,7 +27,7 @@ func TestEncode(t *testing.T) {
 	long := func(most int) string { return strings.Repeat("x", most) }
 	many := slices.Repeat([]string{long(MaxWarning + 1)}, MaxWarnings+1)
 	cut := slices.Repeat([]string{long(MaxWarning) + Ellipsis}, MaxWarnings)
-	pod, longest, stages := PodRef{"ns", "a", "1-2"}, PodRef{long(MaxNamespace), long(MaxName), long(MaxUID)}, map[Stage]float64{Deciding: 1}
+	pod, longest, stages := capture.PodRef{Namespace: "ns", Name: "a", UID: "1-2"}, capture.PodRef{Namespace: long(MaxNamespace), Name: long(MaxName), UID: long(MaxUID)}, map[Stage]float64{Deciding: 1}
 	for name, tt := range map[string]struct{ in, want Record }{
 		"nothing": {Record{}, Record{Version: Version}},
 		"all that fits": {
@@ -37,10 +38,10 @@ func TestEncode(t *testing.T) {
 			Record{Pod: pod, Sandbox: long(MaxSandbox + 1), Backend: long(MaxBackend + 1), Message: long(MaxMessage + 1), Warnings: many, Notes: many},
 			Record{Version: Version, Pod: pod, Message: long(MaxMessage) + Ellipsis, Warnings: cut, Notes: cut},
 		},
-		"a long namespace":  {Record{Pod: PodRef{long(MaxNamespace + 1), "a", "1"}}, Record{Version: Version}},
-		"a long name":       {Record{Pod: PodRef{"ns", long(MaxName + 1), "1"}}, Record{Version: Version}},
-		"a long UID":        {Record{Pod: PodRef{"ns", "a", long(MaxUID + 1)}}, Record{Version: Version}},
-		"other characters":  {Record{Pod: PodRef{"ns", "a/b", "1"}, Sandbox: "a b", Backend: "a\n"}, Record{Version: Version}},
+		"a long namespace":  {Record{Pod: capture.PodRef{Namespace: long(MaxNamespace + 1), Name: "a", UID: "1"}}, Record{Version: Version}},
+		"a long name":       {Record{Pod: capture.PodRef{Namespace: "ns", Name: long(MaxName + 1), UID: "1"}}, Record{Version: Version}},
+		"a long UID":        {Record{Pod: capture.PodRef{Namespace: "ns", Name: "a", UID: long(MaxUID + 1)}}, Record{Version: Version}},
+		"other characters":  {Record{Pod: capture.PodRef{Namespace: "ns", Name: "a/b", UID: "1"}, Sandbox: "a b", Backend: "a\n"}, Record{Version: Version}},
 		"a cut in a letter": {Record{Message: long(MaxMessage-1) + "ü"}, Record{Version: Version, Message: long(MaxMessage-1) + Ellipsis}},
 	} {
 		var got Record
@@ -56,7 +57,7 @@ func TestEncode(t *testing.T) {
 	if just, more := Encode(Record{Stamp: long(stamp)}), Encode(Record{Stamp: long(stamp + 1)}); len(just) != MaxSize || more != nil {
 		t.Errorf("documents of %d and %d bytes", len(just), len(more))
 	}
-	if err, want := (PodRef{"ns", "a b", "1"}).Fault(), `pod.name is "a b": expected at most 253 of letters, digits, dots, dashes, underscores`; err == nil || err.Error() != want {
+	if err, want := CheckPod(capture.PodRef{Namespace: "ns", Name: "a b", UID: "1"}), `pod.name is "a b": expected at most 253 of letters, digits, dots, dashes, underscores`; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 	if err := CheckName("x", long(MaxFault), 1); err == nil || !strings.Contains(err.Error(), `"`+long(MaxFault/4)+Ellipsis+`"`) {
@@ -65,7 +66,7 @@ func TestEncode(t *testing.T) {
 	var r Record
 	r.AddDuration(Deciding, time.Second)
 	r.AddDuration(Deciding, time.Second/2)
-	if r.Stages[Deciding] != 1.5 || pod.String() != "ns/a" || Exempt("why") != "exempt_why" {
+	if r.Stages[Deciding] != 1.5 || pod.String() != "ns/a" || capture.ReasonOf("why") != "exempt_why" {
 		t.Errorf("stages %v, pod %s", r.Stages, pod)
 	}
 }

@@ -109,7 +109,7 @@ func TestCalls(t *testing.T) {
 		more       string
 		err, check string // of ADD and of CHECK
 		verdict    record.Verdict
-		reason     record.Reason
+		reason     capture.Reason
 		stages     []record.Stage
 		log        string
 	}{
@@ -118,31 +118,31 @@ func TestCalls(t *testing.T) {
 			[]record.Stage{record.Deciding, record.LookingUp, record.Committing},
 			"level=INFO msg=captured pod=shop/a backend=nftables ipv6=refused took=",
 		},
-		"outside the mesh": {outside, `"logLevel":"debug",`, "", "", record.Passed, record.NotInjected, lookedUp, `level=DEBUG msg="not captured" pod=shop/a reason="no annotation`},
+		"outside the mesh": {outside, `"logLevel":"debug",`, "", "", record.Passed, capture.ReasonNotInjected, lookedUp, `level=DEBUG msg="not captured" pod=shop/a reason="no annotation`},
 		"exempt": {
-			meshed("sidecar.istio.io/inject", "false"), "", "", "", record.Passed, record.Exempt("inject_false"), lookedUp,
+			meshed("sidecar.istio.io/inject", "false"), "", "", "", record.Passed, capture.ReasonOf("inject_false"), lookedUp,
 			`level=INFO msg="in the mesh, and exempt from capture" pod=shop/a cause=inject_false reason="sidecar.istio.io/inject is false"`,
 		},
-		"by the runtime's annotations": {injected, `"logLevel":"debug",` + passes(`"kubernetes.io/config.source":"api"`), "", "", record.Passed, record.NotInjected, decided, `reason="not injected"`},
+		"by the runtime's annotations": {injected, `"logLevel":"debug",` + passes(`"kubernetes.io/config.source":"api"`), "", "", record.Passed, capture.ReasonNotInjected, decided, `reason="not injected"`},
 		"a static pod that asks for capture": {
 			injected, passes(`"kubernetes.io/config.source":"file","capture-cni.io/outbound-port":"1"`),
-			"a static pod with annotations capture-cni.io/ would run uncaptured", "a static pod with annotations", record.Failed, record.Refused, decided, "",
+			"a static pod with annotations capture-cni.io/ would run uncaptured", "a static pod with annotations", record.Failed, capture.ReasonRefused, decided, "",
 		},
 		"an excluded namespace": {
 			injected, `"excludeNamespaces":["shop"],` + passes(`"capture-cni.io/unknown":"1"`), "", "",
-			record.Passed, record.NamespaceExcluded, decided, "",
+			record.Passed, capture.ReasonNamespaceExcluded, decided, "",
 		},
 		"exempt, as the runtime's annotations are of a mesh": {
 			meshed("sidecar.istio.io/inject", "false"), passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "", "",
-			record.Passed, record.Exempt("inject_false"), lookedUp, "",
+			record.Passed, capture.ReasonOf("inject_false"), lookedUp, "",
 		},
-		"a static pod":             {injected, passes(`"kubernetes.io/config.source":"file"`), "", "", record.Passed, record.StaticPod, decided, ""},
-		"a bad annotation":         {meshed(excludedPorts, "x"), "", "pod shop/a: annotation " + excludedPorts, "pod shop/a: annotation ", record.Failed, record.Annotations, lookedUp, ""},
-		"an older agent":           {outside, passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "the runtime passes annotations of a mesh", "", record.Failed, record.Lookup, lookedUp, ""},
-		"a lookup that is refused": {refused, "", "forbidden", "forbidden", record.Failed, record.Lookup, lookedUp, ""},
-		"a bad setting":            {injected, `"mesh":[],`, `configuration key "mesh" is []`, `configuration key "mesh" is []`, record.Failed, record.Configuration, decided, ""},
+		"a static pod":             {injected, passes(`"kubernetes.io/config.source":"file"`), "", "", record.Passed, capture.ReasonStaticPod, decided, ""},
+		"a bad annotation":         {meshed(excludedPorts, "x"), "", "pod shop/a: annotation " + excludedPorts, "pod shop/a: annotation ", record.Failed, capture.ReasonAnnotations, lookedUp, ""},
+		"an older agent":           {outside, passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "the runtime passes annotations of a mesh", "", record.Failed, capture.ReasonLookup, lookedUp, ""},
+		"a lookup that is refused": {refused, "", "forbidden", "forbidden", record.Failed, capture.ReasonLookup, lookedUp, ""},
+		"a bad setting":            {injected, `"mesh":[],`, `configuration key "mesh" is []`, `configuration key "mesh" is []`, record.Failed, capture.ReasonConfiguration, decided, ""},
 		"an unknown setting":       {injected, `"caFile":"/tmp",`, "", "", record.Captured, "", append(lookedUp, record.Committing), `level=WARN msg="configuration key \"caFile\" is not known`},
-		"credentials elsewhere":    {injected, `"kubeconfig":"/tmp/kubeconfig",`, "/tmp", "/tmp", record.Failed, record.Configuration, decided, ""},
+		"credentials elsewhere":    {injected, `"kubeconfig":"/tmp/kubeconfig",`, "/tmp", "/tmp", record.Failed, capture.ReasonConfiguration, decided, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := lab.StartHost(t)
@@ -244,7 +244,7 @@ func TestCheck(t *testing.T) {
 	}
 	captured := meshed()
 	n.answer.Store(&captured)
-	if _, err := add(n.args(gone, ""), &bytes.Buffer{}); err == nil || n.record(t).Reason != record.Gone {
+	if _, err := add(n.args(gone, ""), &bytes.Buffer{}); err == nil || n.record(t).Reason != capture.ReasonGone {
 		t.Errorf("ADD without a namespace: %v", err)
 	}
 	canary := n.args(gone, "")
@@ -262,7 +262,7 @@ func TestCheck(t *testing.T) {
 	warned, args, host := meshed("traffic.sidecar.istio.io/unknown", "1"), n.args("", ""), lab.StartHost(t)
 	n.answer.Store(&warned)
 	args.Netns, args.Args = host.Path(), "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=a"
-	if _, err := add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != record.Refused {
+	if _, err := add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != capture.ReasonRefused {
 		t.Errorf("ADD before the pod has addresses: %v", err)
 	}
 	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32", "fd77::2/128"))

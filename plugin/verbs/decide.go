@@ -28,7 +28,7 @@ const annotationConfigSource = "kubernetes.io/config.source"
 // request is one ADD or CHECK.
 type request struct {
 	input    config.Input
-	pod      record.PodRef
+	pod      capture.PodRef
 	netns    string
 	log      *slog.Logger
 	recorder *recorder
@@ -41,7 +41,7 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
 	if r.input, err = config.Read(args.StdinData); err != nil {
-		return r, failure{err, types.ErrDecodingFailure, record.Input}
+		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: r.input.LogLevel()}))
 	if r.pod, err = parseIdentity(args.Args); err != nil {
@@ -55,9 +55,9 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 // passReason returns why the pod is not captured, or "" if a lookup has to decide. It
 // needs no credentials and no valid configuration: a fault of ours must not fail pods
 // outside the mesh.
-func (r request) passReason() record.Reason {
+func (r request) passReason() capture.Reason {
 	if r.pod.Name == "" {
-		return record.NotKubernetes
+		return capture.ReasonNotKubernetes
 	}
 	annotations, known := r.input.PodAnnotations()
 	source := annotations[annotationConfigSource]
@@ -67,17 +67,17 @@ func (r request) passReason() record.Reason {
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if meshed {
 			r.warn("the pod was injected but its namespace is excluded: it runs uncaptured")
-			return record.Exempt(capture.NamespaceExcluded)
+			return capture.ReasonOf(capture.NamespaceExcluded)
 		}
-		return record.NamespaceExcluded
+		return capture.ReasonNamespaceExcluded
 	}
 	switch {
 	case known && (source == "file" || source == "http"):
-		return record.StaticPod
+		return capture.ReasonStaticPod
 	case known && !meshed:
-		return record.NotInjected
+		return capture.ReasonNotInjected
 	case !known && isStaticUID(r.pod.UID):
-		return record.StaticPod
+		return capture.ReasonStaticPod
 	}
 	return ""
 }
@@ -98,7 +98,7 @@ type plan struct {
 // decide returns nil for a pod that is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
-	case reason == record.StaticPod && r.isMarked(capture.MarkedByAuthor):
+	case reason == capture.ReasonStaticPod && r.isMarked(capture.MarkedByAuthor):
 		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: " +
 			"the API server may not know it at its start")
 	case reason != "":
@@ -132,7 +132,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
 	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed):
 		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: " +
-			"the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, record.Lookup}
+			"the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, capture.ReasonLookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
 		return nil, nil
@@ -178,11 +178,11 @@ func lookupFrom(conf config.NetConf) lookup.Lookup {
 // wants to know about those in the mesh, so their log level is Info.
 func (r request) recordExemption(exemption capture.Exemption) {
 	if exemption.Cause == capture.NotInjected {
-		r.recorder.passed(record.NotInjected, exemption.Message)
+		r.recorder.passed(capture.ReasonNotInjected, exemption.Message)
 		r.log.Debug("not captured", "reason", exemption.Message)
 		return
 	}
-	r.recorder.passed(record.Exempt(exemption.Cause), exemption.Message)
+	r.recorder.passed(capture.ReasonOf(exemption.Cause), exemption.Message)
 	r.log.Info("in the mesh, and exempt from capture", "cause", exemption.Cause, "reason", exemption.Message)
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
@@ -28,7 +27,7 @@ const (
 type failure struct {
 	error
 	code   uint
-	reason record.Reason
+	reason capture.Reason
 }
 
 // classify is the only place that assigns codes and reasons to errors.
@@ -38,17 +37,17 @@ func classify(err error) failure {
 	}
 	switch {
 	case isA[config.Faults](err) || isA[trust.Untrusted](err):
-		return failure{err, types.ErrInvalidNetworkConfig, record.Configuration}
+		return failure{err, types.ErrInvalidNetworkConfig, capture.ReasonConfiguration}
 	case isA[lookup.Error](err):
-		return failure{err, types.ErrTryAgainLater, record.Lookup}
+		return failure{err, types.ErrTryAgainLater, capture.ReasonLookup}
 	case isA[capture.BadInput](err):
-		return failure{err, codeBadAnnotation, record.Annotations}
+		return failure{err, codeBadAnnotation, capture.ReasonAnnotations}
 	case isA[capture.Refusal](err):
-		return failure{err, codeRefused, record.Refused}
+		return failure{err, codeRefused, capture.ReasonRefused}
 	case errors.Is(err, podnet.ErrGone):
-		return failure{err, types.ErrUnknownContainer, record.Gone}
+		return failure{err, types.ErrUnknownContainer, capture.ReasonGone}
 	}
-	return failure{err, types.ErrInternal, record.Kernel}
+	return failure{err, types.ErrInternal, capture.ReasonKernel}
 }
 
 // cniError returns the error that the runtime reads; skel's own errors keep their code.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // parseIdentity reads the pod from CNI_ARGS ("KEY=value;KEY=value"). It returns the
 // zero PodRef if CNI_ARGS names no Kubernetes pod.
-func parseIdentity(args string) (record.PodRef, error) {
-	var pod record.PodRef
+func parseIdentity(args string) (capture.PodRef, error) {
+	var pod capture.PodRef
 	wanted := map[string]*string{
 		"K8S_POD_NAME":      &pod.Name,
 		"K8S_POD_NAMESPACE": &pod.Namespace,
@@ -25,7 +25,7 @@ func parseIdentity(args string) (record.PodRef, error) {
 		key, value, _ := strings.Cut(pair, "=")
 		// Multus sets each key twice, to the same value.
 		if other, ok := seen[key]; ok && other != value && strings.HasPrefix(key, "K8S_") {
-			return record.PodRef{}, argsError("%s is set to both %q and %q", key, other, value)
+			return capture.PodRef{}, argsError("%s is set to both %q and %q", key, other, value)
 		}
 		seen[key] = value
 		if field := wanted[key]; field != nil {
@@ -33,13 +33,13 @@ func parseIdentity(args string) (record.PodRef, error) {
 		}
 	}
 	if (pod.Name == "") != (pod.Namespace == "") {
-		return record.PodRef{}, argsError("expected both K8S_POD_NAME and K8S_POD_NAMESPACE, or neither; got %q and %q", pod.Name, pod.Namespace)
+		return capture.PodRef{}, argsError("expected both K8S_POD_NAME and K8S_POD_NAMESPACE, or neither; got %q and %q", pod.Name, pod.Namespace)
 	}
 	return pod, nil
 }
 
 func argsError(format string, args ...any) error {
-	return failure{fmt.Errorf("CNI_ARGS: "+format, args...), types.ErrInvalidEnvironmentVariables, record.Input}
+	return failure{fmt.Errorf("CNI_ARGS: "+format, args...), types.ErrInvalidEnvironmentVariables, capture.ReasonInput}
 }
 
 // isStaticUID reports whether a UID is that of a static pod: the kubelet uses an MD5

@@ -9,27 +9,27 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/capture-cni/capture-cni/plugin/record"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 func TestParseIdentity(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		args string
-		want record.PodRef
+		want capture.PodRef
 		err  string
 	}{
 		{args: ""},
 		{args: "IgnoreUnknown=1"},
-		{args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u", want: record.PodRef{Namespace: "shop", Name: "web", UID: "u"}},
-		{args: "A=1;A=2;K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;B", want: record.PodRef{Namespace: "shop", Name: "web"}},
+		{args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u", want: capture.PodRef{Namespace: "shop", Name: "web", UID: "u"}},
+		{args: "A=1;A=2;K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;B", want: capture.PodRef{Namespace: "shop", Name: "web"}},
 		{args: "K8S_POD_NAME=;K8S_POD_NAMESPACE="},
-		{args: "K8S_POD_UID=u", want: record.PodRef{UID: "u"}},
+		{args: "K8S_POD_UID=u", want: capture.PodRef{UID: "u"}},
 		{args: "K8S_POD_NAME=web", err: `got "web" and ""`},
 		{args: "K8S_POD_NAMESPACE=shop;IgnoreUnknown=1", err: `got "" and "shop"`},
 		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=other", err: `K8S_POD_NAME is set to both "web" and "other"`},
 		{args: "K8S_OTHER=1;K8S_OTHER=2", err: `K8S_OTHER is set to both "1" and "2"`},
-		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop", want: record.PodRef{Namespace: "shop", Name: "web"}},
+		{args: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop", want: capture.PodRef{Namespace: "shop", Name: "web"}},
 	} {
 		got, err := parseIdentity(test.args)
 		if got != test.want {
@@ -52,7 +52,7 @@ func FuzzParseIdentity(f *testing.F) {
 		if err == nil && (pod.Name == "") != (pod.Namespace == "") {
 			t.Errorf("either name or namespace is empty: %+v", pod)
 		}
-		if err != nil && pod != (record.PodRef{}) {
+		if err != nil && pod != (capture.PodRef{}) {
 			t.Errorf("got an error and %+v", pod)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
@@ -29,7 +30,7 @@ func (r *recorder) lap(stage record.Stage) {
 	r.lapBegan = now
 }
 
-func (r *recorder) passed(reason record.Reason, message string) {
+func (r *recorder) passed(reason capture.Reason, message string) {
 	r.Verdict, r.Reason, r.Message = record.Passed, reason, message
 }
 

@@ -27,17 +27,17 @@ func TestReasons(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		err  error
-		want record.Reason
+		want capture.Reason
 	}{
-		{failure{errors.New("x"), types.ErrDecodingFailure, record.Input}, record.Input},
-		{argsError("x"), record.Input},
-		{config.Faults{"x"}, record.Configuration},
-		{trust.Untrusted("x"), record.Configuration},
-		{lookup.Error{Err: errors.New("x")}, record.Lookup},
-		{capture.BadInput{{}}, record.Annotations},
-		{capture.Refusal("x"), record.Refused},
-		{fmt.Errorf("x: %w", podnet.ErrGone), record.Gone},
-		{errors.New("x"), record.Kernel},
+		{failure{errors.New("x"), types.ErrDecodingFailure, capture.ReasonInput}, capture.ReasonInput},
+		{argsError("x"), capture.ReasonInput},
+		{config.Faults{"x"}, capture.ReasonConfiguration},
+		{trust.Untrusted("x"), capture.ReasonConfiguration},
+		{lookup.Error{Err: errors.New("x")}, capture.ReasonLookup},
+		{capture.BadInput{{}}, capture.ReasonAnnotations},
+		{capture.Refusal("x"), capture.ReasonRefused},
+		{fmt.Errorf("x: %w", podnet.ErrGone), capture.ReasonGone},
+		{errors.New("x"), capture.ReasonKernel},
 	} {
 		r := newRecorder("sandbox")
 		r.failed(test.err)

@@ -20,6 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -71,7 +72,7 @@ func expectOtherNodesDenied(t *testing.T, n suite.Namespace) {
 	n.Kubectl(t, deployment(t, suite.Server("elsewhere", c.Nodes[1].Name)), "apply", "--filename=-")
 	n.Kubectl(t, "", "rollout", "status", "deployment/elsewhere", suite.KubectlTimeout)
 	name := podOf(t, n, "elsewhere")
-	request := record.Record{Verdict: telemetry.EvictionRequested, Reason: telemetry.Uncaptured, Pod: record.PodRef{
+	request := record.Record{Verdict: telemetry.EvictionRequested, Reason: telemetry.Uncaptured, Pod: capture.PodRef{
 		Namespace: n.Name, Name: name, UID: n.Kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.metadata.uid}"),
 	}}
 	agent := agentOn(t, c.Nodes[0])

@@ -18,7 +18,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // TestAnswer asks for pods, and for none, and expects how each was read: the first attempt for a UID may be answered
@@ -70,7 +69,7 @@ func TestAnswer(t *testing.T) {
 	} {
 		queries = nil
 		request := lookup.Request{Version: tt.version, Directory: tt.dir, Attempt: tt.attempt}
-		request.Pod = record.PodRef{Namespace: "shop", Name: tt.pod, UID: tt.uid}
+		request.Pod = capture.PodRef{Namespace: "shop", Name: tt.pod, UID: tt.uid}
 		answer := Answer(t.Context(), request)
 		if answer.Version != capture.PodVersion || !slices.Equal(queries, tt.queries) {
 			t.Errorf("%s: answer %+v after %q, want %q", name, answer, queries, tt.queries)

@@ -20,7 +20,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podfields"
-	"github.com/capture-cni/capture-cni/plugin/record"
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
@@ -67,7 +66,7 @@ func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod,
 }
 
 // readOnce sends one GET. A cached answer may be as old as the API server's cache.
-func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want record.PodRef, cached bool) (*corev1.Pod, error) {
+func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want capture.PodRef, cached bool) (*corev1.Pod, error) {
 	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
 	if cached {
 		request.Param("resourceVersion", "0")
@@ -83,7 +82,7 @@ func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want rec
 }
 
 // CheckUID returns an error for an earlier or later pod of the same name.
-func CheckUID(want record.PodRef, found string) error {
+func CheckUID(want capture.PodRef, found string) error {
 	if want.UID == "" || want.UID == found {
 		return nil
 	}

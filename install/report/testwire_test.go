@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package validate
+package report
 
 import (
 	"net/netip"
@@ -16,24 +16,24 @@ func TestMessageFits(t *testing.T) {
 	t.Parallel()
 	long := netip.MustParseAddr("2001:1db8:1111:2222:3333:4444:5555:6666")
 	to := netip.AddrPortFrom(long, 65535)
-	var observations []Observation
+	var observations []TestObservation
 	for range 4 {
-		observations = append(observations, Observation{To: to, Lines: []Line{
-			{By: ProxyName(Client, Outbound), Client: long, Original: to}, {By: ProxyName(Server, Inbound), Client: long, Original: to, Fault: strings.Repeat("x", 1000)},
+		observations = append(observations, TestObservation{To: to, Lines: []TestLine{
+			{By: TestProxy(TestClient, "outbound"), Client: long, Original: to}, {By: TestProxy(TestServer, "inbound"), Client: long, Original: to, Fault: strings.Repeat("x", 1000)},
 		}, Fault: strings.Repeat("y", 1000)})
 	}
 	for range 4 {
 		to := netip.MustParseAddrPort("255.255.255.255:65535")
-		observations = append(observations, Observation{To: to, Lines: []Line{
-			{By: ProxyName(Client, Outbound), Client: to.Addr(), Original: to}, {By: ProxyName(Server, Inbound), Client: to.Addr(), Original: to}, {By: Application, Client: to.Addr()},
+		observations = append(observations, TestObservation{To: to, Lines: []TestLine{
+			{By: TestProxy(TestClient, "outbound"), Client: to.Addr(), Original: to}, {By: TestProxy(TestServer, "inbound"), Client: to.Addr(), Original: to}, {By: TestApplication, Client: to.Addr()},
 		}})
 	}
-	message, err := Encode(observations)
+	message, err := EncodeTest(observations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := Decode(string(message))
-	if err != nil || read[0].Answered() || (Observation{}).Answered() || !read[7].Answered() || len(message) > 4096 {
+	read, err := DecodeTest(string(message))
+	if err != nil || read[0].Answered() || (TestObservation{}).Answered() || !read[7].Answered() || len(message) > 4096 {
 		t.Errorf("%d bytes, %v: %+v", len(message), err, read)
 	}
 	if diff := cmp.Diff(observations[7], read[7], cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
@@ -42,10 +42,10 @@ func TestMessageFits(t *testing.T) {
 	if read[0].Lines[1].Fault != strings.Repeat("x", 100)+"…" || read[0].Fault != strings.Repeat("y", 100)+"…" {
 		t.Errorf("cut to %q and %q", read[0].Lines[1].Fault, read[0].Fault)
 	}
-	if _, err := Encode(append(observations, observations...)); err == nil || !strings.HasPrefix(err.Error(), "encoding the observations: they have ") {
+	if _, err := EncodeTest(append(observations, observations...)); err == nil || !strings.HasPrefix(err.Error(), "encoding the observations: they have ") {
 		t.Errorf("too many: %v", err)
 	}
-	if _, err := Decode("cut"); err == nil || !strings.HasPrefix(err.Error(), "reading the observations of the pod client: ") {
+	if _, err := DecodeTest("cut"); err == nil || !strings.HasPrefix(err.Error(), "reading the observations of the pod client: ") {
 		t.Errorf("a message that is cut: %v", err)
 	}
 }
@@ -54,12 +54,12 @@ func TestMessageFits(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	fault := strings.Repeat("x", 100)
-	small, err := Encode([]Observation{{Fault: fault, Lines: []Line{{}}}})
+	small, err := EncodeTest([]TestObservation{{Fault: fault, Lines: []TestLine{{}}}})
 	if err != nil || !strings.Contains(string(small), fault+`"`) {
 		t.Errorf("%s, %v", small, err)
 	}
 	for size, fits := range map[int]bool{4096: true, 4097: false} {
-		message, err := Encode([]Observation{{Fault: fault, Lines: []Line{{By: strings.Repeat("x", size-len(small))}}}})
+		message, err := EncodeTest([]TestObservation{{Fault: fault, Lines: []TestLine{{By: strings.Repeat("x", size-len(small))}}}})
 		if (err == nil) != fits || (len(message) == size) != fits {
 			t.Errorf("%d bytes: %d, %v", size, len(message), err)
 		}

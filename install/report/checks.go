@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "fmt"
+
+// The checks of this file are those that precheck makes of a cluster and preflight of a node. Each
+// is judged and worded once, from what the one or the other can see.
+
+// FixExclusive is the next step where Cilium removes the entries of other plugins.
+const FixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode dropin"
+
+// exclusive is what Cilium then does by the mode of the entry, and the next step.
+var exclusive = map[Mode][2]string{
+	Owned:  {"also renames the agent's list, and pods start uncaptured", FixExclusive},
+	Insert: {"also removes the entry from its own list, and pods start uncaptured", FixExclusive},
+	Auto: {
+		"removes entries from its own list, and pods start uncaptured unless the runtime loads drop-ins (containerd 2.1, CRI-O 1.33)",
+		"set cni.exclusive=false in Cilium's values",
+	},
+}
+
+// CheckExclusive returns what Cilium's cni.exclusive means for a mode. seen says how the setting
+// shows. loads and ignores report whether the runtimes are known to load drop-ins, which Cilium
+// leaves alone, or known not to.
+func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
+	does := exclusive[mode]
+	one := Finding{CiliumExclusive, Problem, "", seen + ": with cni.exclusive, Cilium " + does[0], does[1]}
+	switch {
+	case does[0] == "" || mode == Auto && loads:
+		return nil
+	case mode == Auto && !ignores:
+		one.Severity, one.Next = Note, one.Next+" unless the runtime loads drop-ins, which Cilium leaves alone"
+	}
+	return Findings{one}
+}
+
+// Data planes that choose a Service's backend when a process connects, and how to keep them from
+// it.
+var (
+	Cilium = balancer{"Cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values"}
+	Calico = balancer{"Calico's eBPF data plane", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"}
+)
+
+type balancer struct{ name, fix string }
+
+// CheckSockets returns what follows from a data plane that balances connections at the sockets of
+// pods or, unless that is certain, may do so. seen says how it shows.
+func CheckSockets(by balancer, seen string, certain bool) Finding {
+	does, next := "balances", by.fix
+	if !certain {
+		does, next = "may balance", by.fix+", unless it is set"
+	}
+	return Finding{
+		Code: SocketBalancing, Severity: Note, Next: next, Reason: fmt.Sprintf("%s %s connections at the sockets of pods (%s): "+
+			"a sidecar then sees the address of a Service's backend, so that its routes and policies for the Service do not apply",
+			by.name, does, seen),
+	}
+}
+
+// CheckRuntime returns what a runtime can't do for a mode.
+func CheckRuntime(runtime Runtime, mode Mode) (found Findings) {
+	passes, known := runtime.PassesAnnotations()
+	switch {
+	case !known:
+		return Findings{{
+			Code: RuntimeUnknown, Severity: Problem, Reason: "the runtime is neither containerd nor CRI-O", Next: "use containerd or CRI-O",
+		}}
+	case mode == DropIn && runtime.IgnoresDropIns():
+		found = append(found, Finding{
+			Code: NoDropIns, Severity: Problem, Next: "use --mode insert",
+			Reason: fmt.Sprintf("%s %s loads no drop-in", runtime.Name, runtime.Version),
+		})
+	}
+	if !passes && !mode.UnderMultus() {
+		found = append(found, Finding{
+			Code: AnnotationsMissing, Severity: Note, Next: "upgrade the runtime, if that costs too many requests",
+			Reason: "the runtime passes no annotations (containerd 1.5 and CRI-O 1.29 do), so pods outside the mesh are looked up, too",
+		})
+	}
+	return found
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+)
+
+// Names of the pods of kubectl capture-cni test.
+const (
+	TestClient = "client"
+	TestServer = "server"
+)
+
+// TestApplication is the name of the server's application in a TestLine.
+const TestApplication = TestServer + "/application"
+
+// TestProxy returns the name of a pod's proxy in a TestLine.
+func TestProxy(pod, direction string) string { return pod + "/" + direction }
+
+// TestLine is what, in a pod of kubectl capture-cni test, a proxy or the application writes to each connection.
+type TestLine struct {
+	By       string         `json:"by"`
+	Client   netip.Addr     `json:"client"`            // where the connection comes from
+	Original netip.AddrPort `json:"original,omitzero"` // of a proxy: its destination before it was captured
+	Fault    string         `json:"fault,omitempty"`   // of a proxy: why it could not forward the connection
+}
+
+// TestObservation is what the client of that test saw of one connection.
+type TestObservation struct {
+	To    netip.AddrPort `json:"to"`
+	Lines []TestLine     `json:"lines,omitempty"` // in the order of the connection's path
+	Fault string         `json:"fault,omitempty"` // why the application did not answer
+}
+
+// Answered reports whether the application answered.
+func (o TestObservation) Answered() bool {
+	return len(o.Lines) > 0 && o.Lines[len(o.Lines)-1].By == TestApplication
+}
+
+const (
+	maxTestFault = 100  // bytes
+	maxTestSize  = 4096 // bytes: the kubelet cuts longer messages
+)
+
+// EncodeTest returns observations as JSON.
+func EncodeTest(observations []TestObservation) ([]byte, error) {
+	for i := range observations {
+		cutFault(&observations[i].Fault)
+		for j := range observations[i].Lines {
+			cutFault(&observations[i].Lines[j].Fault)
+		}
+	}
+	message, err := json.Marshal(observations)
+	if err == nil && len(message) > maxTestSize {
+		err = fmt.Errorf("they have %d bytes: expected at most %d; test fewer connections", len(message), maxTestSize)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encoding the observations: %w", err)
+	}
+	return message, nil
+}
+
+func cutFault(text *string) {
+	if len(*text) > maxTestFault {
+		*text = (*text)[:maxTestFault] + "…"
+	}
+}
+
+// DecodeTest reads what EncodeTest returned.
+func DecodeTest(message string) ([]TestObservation, error) {
+	var observations []TestObservation
+	if err := json.Unmarshal([]byte(message), &observations); err != nil {
+		return nil, fmt.Errorf("reading the observations of the pod client: %w", err)
+	}
+	return observations, nil
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+// Reason is why a pod was not captured, what failed or what was found. There are few of them.
+type Reason string
+
+// Reasons of the plugin. The guard's own are in install/telemetry.
+const (
+	ReasonNotKubernetes     Reason = "not a Kubernetes pod"
+	ReasonNamespaceExcluded Reason = "the namespace is excluded"
+	ReasonStaticPod         Reason = "static pod"
+	ReasonNotInjected       Reason = "not injected"
+
+	ReasonInput         Reason = "input" // stdin or CNI_ARGS
+	ReasonConfiguration Reason = "configuration"
+	ReasonLookup        Reason = "lookup"
+	ReasonAnnotations   Reason = "annotations"
+	ReasonRefused       Reason = "refused"
+	ReasonGone          Reason = "gone" // the network namespace
+	ReasonKernel        Reason = "kernel"
+)
+
+// ExemptPrefix begins the reasons of pods in the mesh that are not captured.
+const ExemptPrefix = "exempt_"
+
+// ReasonOf returns the reason of a pod in the mesh that is not captured.
+func ReasonOf(cause ExemptionCause) Reason { return ExemptPrefix + Reason(cause) }
