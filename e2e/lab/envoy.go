@@ -91,14 +91,16 @@ func (e *Envoy) Restart() {
 		process.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN} // for IP_TRANSPARENT and SO_MARK
 	}
 	started := make(chan error)
-	go e.pod.Do(func() error { // Envoy asks the kernel to end it with the thread that started it
+	go func() {
 		defer close(process.ended)
-		err := process.Start()
-		if started <- err; err == nil {
-			_ = process.Wait()
-		}
-		return err
-	})
+		_ = e.pod.Do(func() error { // Envoy asks the kernel to end it with the thread that started it
+			err := process.Start()
+			if started <- err; err == nil {
+				err = process.Wait()
+			}
+			return err
+		})
+	}()
 	Check(e.t, <-started)
 	epoch := fmt.Sprintf("\"restart_epoch\": %d", len(e.processes))
 	e.processes = append(e.processes, process)

@@ -33,7 +33,7 @@ type Entry struct {
 	Asked config.Backend // the operator's; for backend.Auto, Keys and Conf have none until With
 }
 
-// Parse parses the operator's keys strictly: the agent refuses an unknown key, of
+// ParseEntry parses the operator's keys strictly: the agent refuses an unknown key, of
 // which the plugin could only warn at each ADD.
 func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)

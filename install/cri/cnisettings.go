@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Config is the runtime's configuration of CNI, with the keys of containerd.
+// CNISettings is the runtime's configuration of CNI, with the keys of containerd.
 type CNISettings struct {
 	ConfDir    string   `toml:"conf_dir"`
 	BinDirs    []string `toml:"bin_dirs"`
@@ -24,7 +24,7 @@ type CNISettings struct {
 // containerdPlugins are the names of the CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// Of returns what the runtime reports, else what containerd's files contain, else those of
+// ReadCNISettings returns what the runtime reports, else what containerd's files contain, else those of
 // CRI-O. The agent's pod sees no file of CRI-O. source is "" if none is available.
 func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found CNISettings, source string) {
 	if runtime != nil {

@@ -105,7 +105,7 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort), err == nil && from.IsValid() && to.IsValid()
 }
 
-// number returns a 32-bit attribute, 0 where the length differs.
+// attributeNumber returns a 32-bit attribute, 0 where the length differs.
 func attributeNumber(data []byte) uint32 {
 	if len(data) != 4 {
 		return 0

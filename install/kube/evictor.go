@@ -55,7 +55,7 @@ const (
 	failed  = "failed"
 )
 
-// New returns an Evictor of one node's pods. It evicts none while ready returns an
+// NewEvictor returns an Evictor of one node's pods. It evicts none while ready returns an
 // error: the replacement would be uncaptured, too.
 func NewEvictor(
 	api *Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error,
@@ -70,7 +70,7 @@ func NewEvictor(
 	}, nil
 }
 
-// Metrics returns all metrics, in the order of the reference's table.
+// EvictorMetrics returns all metrics, in the order of the reference's table.
 func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {

@@ -30,7 +30,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// world is an API server without a network in between, so that its time can be
+// evictorWorld is an API server without a network in between, so that its time can be
 // a test's own, and what is wrong with the node.
 type evictorWorld struct {
 	*Evictor

@@ -18,14 +18,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// API are the requests that a Writer makes.
+// LeaseAPI are the requests that a LeaseWriter makes.
 type LeaseAPI interface {
 	Lease(ctx context.Context, namespace, name string) (*coordination.Lease, error)
 	CreateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
 	UpdateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
 }
 
-// Settings are those of a Writer.
+// LeaseSettings are those of a LeaseWriter.
 type LeaseSettings struct {
 	Namespace, Node string
 	Holder          string                                 // the agent's pod
@@ -33,7 +33,7 @@ type LeaseSettings struct {
 	State           func(context.Context) report.NodeState // at this moment
 }
 
-// Writer writes the Lease of one node.
+// LeaseWriter writes the Lease of one node.
 type LeaseWriter struct {
 	settings LeaseSettings
 	api      LeaseAPI
@@ -48,7 +48,7 @@ type LeaseWriter struct {
 	fault   string              // the last one that was logged
 }
 
-// New returns a Writer.
+// NewLeaseWriter returns a LeaseWriter.
 func NewLeaseWriter(settings LeaseSettings, api LeaseAPI, log *slog.Logger) *LeaseWriter {
 	return &LeaseWriter{settings: settings, api: api, log: log}
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Remover removes the taint of one node.
+// TaintRemover removes the taint of one node.
 type TaintRemover struct {
 	key, node string
 	api       *Client
@@ -24,7 +24,7 @@ type TaintRemover struct {
 	logged   string // the last message
 }
 
-// NewRemover returns a Remover of the taint with a key. It removes the taint once
+// NewTaintRemover returns a TaintRemover of the taint with a key. It removes the taint once
 // ready returns nil, and calls observe with whether the node has it.
 func NewTaintRemover(
 	api *Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,

@@ -41,7 +41,7 @@ func keys(taints []corev1.Taint) (all []string) {
 	return all
 }
 
-// world is an API server with one node, and what is wrong with that.
+// taintWorld is an API server with one node, and what is wrong with that.
 type taintWorld struct {
 	*TaintRemover
 	server *kubeapi.Server

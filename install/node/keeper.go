@@ -36,7 +36,7 @@ type Keeper struct {
 	last atomic.Pointer[checked]
 }
 
-// New returns a Keeper of a node that registers its metrics. pods returns why the
+// NewKeeper returns a Keeper of a node that registers its metrics. pods returns why the
 // agent can't answer requests of pods, nil if it can.
 func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
 	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}

@@ -25,7 +25,7 @@ type Program struct {
 	Try  func(ctx context.Context, path string) error
 }
 
-// Of returns what belongs next to the runtime's plugins. The plugin comes last:
+// programs returns what belongs next to the runtime's plugins. The plugin comes last:
 // it executes the other one.
 func programs(s Settings) []Program {
 	plugin := Program{conflist.PluginType, s.Binary, tryPlugin}
@@ -35,7 +35,7 @@ func programs(s Settings) []Program {
 	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), tryVersion}, plugin}
 }
 
-// Install replaces a directory's programs where they differ. It keeps a copy of each in
+// installPrograms replaces a directory's programs where they differ. It keeps a copy of each in
 // the state directory, and lists our directories next to them.
 func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log *slog.Logger) error {
 	errs := []error{bin.ClearTemps(), listDirectories(s, bin)}
@@ -53,7 +53,7 @@ func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log 
 	return errors.Join(errs...)
 }
 
-// Fault returns why a directory's programs or its list must be replaced.
+// programsFault returns why a directory's programs or its list must be replaced.
 func programsFault(s Settings, bin *host.Dir) error {
 	errs := []error{directoriesFault(s, bin)}
 	for _, p := range programs(s) {

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Node is what the operator wants of one node. All directories are the node's
+// Settings is what the operator wants of one node. All directories are the node's
 // own paths; Root is where the agent sees the node's file system.
 type Settings struct {
 	Root string
@@ -35,7 +35,7 @@ type Settings struct {
 	Owner       string // the release that this agent belongs to
 }
 
-// Default returns what the agent's flags are unless set; its directories are those of
+// DefaultSettings returns what the agent's flags are unless set; its directories are those of
 // kubeadm's nodes.
 func DefaultSettings(root string) Settings {
 	return Settings{

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Part is a file of a bundle.
+// BundlePart is a file of a bundle.
 type BundlePart struct {
 	Name  string // path in the archive
 	Write func(context.Context, io.Writer) error
@@ -32,7 +32,7 @@ const (
 
 const faultsName = "missing.txt"
 
-// Write writes a gzipped tar archive. Parts that fail or are cut are listed in
+// WriteBundle writes a gzipped tar archive. Parts that fail or are cut are listed in
 // missing.txt and are no error.
 func WriteBundle(ctx context.Context, out io.Writer, now time.Time, parts []BundlePart) error {
 	zipped := gzip.NewWriter(out)

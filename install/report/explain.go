@@ -10,7 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Form is the version of Pod's and Trace's form. New fields do not change it: readers
+// ExplanationForm is the version of Explanation's and Trace's form. New fields do not change it: readers
 // ignore those that they do not know.
 const ExplanationForm = 1
 
@@ -22,7 +22,7 @@ const (
 	MaxDoubts      = 32
 )
 
-// Pod is what a node knows of one pod. Fields that are not known are empty.
+// Explanation is what a node knows of one pod. Fields that are not known are empty.
 type Explanation struct {
 	Form      int    `json:"form"`
 	Namespace string `json:"namespace"`
@@ -48,7 +48,7 @@ type Explanation struct {
 	AddUnknown   string         `json:"addUnknown,omitempty"`   // why the last ADD is not known
 }
 
-// Annotation is an annotation or a label of a pod, at its creation and now.
+// PodAnnotation is an annotation or a label of a pod, at its creation and now.
 type PodAnnotation struct {
 	Key     string `json:"key"`
 	Created *Value `json:"created,omitempty"` // nil for none
@@ -78,7 +78,7 @@ var (
 	errExplanationForm = errors.New("it has form")
 )
 
-// Decode reads what an agent of any version answers into a Pod or a Trace. Errors: ErrAnswer
+// DecodeAnswer reads what an agent of any version answers into an Explanation or a Trace. Errors: ErrAnswer
 // and, for an answer of another form, ErrForm.
 func DecodeAnswer(document []byte, into any) error {
 	var head struct{ Form int }

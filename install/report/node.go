@@ -15,10 +15,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Annotation is the key of the state in its Lease.
+// NodeAnnotation is the key of the state in its Lease.
 const NodeAnnotation = "capture-cni.io/state"
 
-// Labels are those of the Leases, next to which a namespace can have others.
+// LeaseLabels are those of the Leases, next to which a namespace can have others.
 func LeaseLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
 }
@@ -46,7 +46,7 @@ type Pods struct {
 	Known    []string                       `json:"known,omitempty"`    // by ShortUID, all pods that States counts, or as many as fit
 }
 
-// Pod is a pod of the mesh that is not captured as desired.
+// NamedPod is a pod of the mesh that is not captured as desired.
 type NamedPod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
@@ -66,7 +66,7 @@ func (p Pods) Lacks(uid string) bool {
 	return counted == len(p.Known) && !slices.Contains(p.Known, ShortUID(uid))
 }
 
-// MaxSize is the most bytes of an encoded state or of encoded pods. The API server
+// MaxNodeState is the most bytes of an encoded state or of encoded pods. The API server
 // takes 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
@@ -106,7 +106,7 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 	}
 }
 
-// encode panics for nothing that State can hold.
+// encodeState panics for nothing that NodeState can hold.
 func encodeState(value any) []byte {
 	document, err := json.Marshal(value)
 	if err != nil {
@@ -131,7 +131,7 @@ func DecodeNode(text string) (s NodeState, err error) {
 	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods}, nil
 }
 
-// ErrFormat is the error for the state of an agent of another version.
+// ErrNodeFormat is the error for the state of an agent of another version.
 var ErrNodeFormat = errors.New("a node's state of format")
 
 // DecodePods returns the pods in a document.
@@ -153,7 +153,7 @@ func decodeState(document []byte, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// Compare orders pods: the worst first, then by name.
+// comparePods orders pods: the worst first, then by name.
 func comparePods(a, b NamedPod) int {
 	return cmp.Or(CompareStates(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

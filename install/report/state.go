@@ -23,5 +23,5 @@ func (c Code) IsMissing() bool { return c.Severity() == Problem || c.Severity() 
 // bad are the states of pods that are not captured as desired, the worst last.
 var bad = []Code{Outdated, Changed, Exempt, Unknown, Obstructed, Foreign, Drifted, InjectedLater, Uncaptured}
 
-// Compare orders states, the worst first. Those that are not known come last.
+// CompareStates orders states, the worst first. Those that are not known come last.
 func CompareStates(a, b Code) int { return cmp.Compare(slices.Index(bad, b), slices.Index(bad, a)) }

@@ -19,7 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// recorded is a directory with some records, written in their order.
+// recordedADD is a directory with some records, written in their order.
 func recordedADD(t *testing.T, records ...record.Record) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "adds")
@@ -57,7 +57,7 @@ func writeRecord(t *testing.T, dir string, r record.Record) {
 	}
 }
 
-// messages returns those of all records, from the oldest to the youngest.
+// historyMessages returns those of all records, from the oldest to the youngest.
 func historyMessages(t *testing.T, dir string) (messages []string) {
 	t.Helper()
 	records, err := ReadAll(dir)
