@@ -38,8 +38,9 @@ type Containerd struct {
 	Delay   atomic.Int64 // of Version, in nanoseconds
 	Loading atomic.Int64 // of a changed list, in nanoseconds
 
-	mu     sync.Mutex
-	loaded cniConfig
+	mu       sync.Mutex
+	loaded   cniConfig
+	reported []Network // by Report, whatever is loaded
 }
 
 // cniConfig is the CNI configuration as containerd reports it.
@@ -78,6 +79,9 @@ func (c *Containerd) load() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.reported != nil {
+		loaded.Networks = c.reported
+	}
 	c.loaded = loaded
 }
 
@@ -156,9 +160,10 @@ func (c *Containerd) Serve(t *testing.T, socket string) {
 	t.Cleanup(server.Stop)
 }
 
-// Report has the runtime report a network that it has not loaded.
+// Report has the runtime report a network that it has not loaded, also after it loads others.
 func (c *Containerd) Report(n Network) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.loaded.Networks = []Network{n}
+	c.reported = []Network{n}
+	c.loaded.Networks = c.reported
 }
