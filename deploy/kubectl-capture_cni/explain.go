@@ -61,8 +61,9 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	}
 	writeEvidence(out, e.Evidence, e.Finding.Reason)
 	if e.Finding.Next != "" {
-		fmt.Fprintf(out, "\nNext\n  %s\n", printable(e.Finding.Next))
+		fmt.Fprintf(out, "\nNext\n  %s\n", printable(report.WithURLs(e.Finding.Next)))
 	}
+	writeCodesPage(out, e.Finding.Code != "")
 }
 
 // withoutCause replaces a cause, or what follows its first words, in other texts.

@@ -235,7 +235,7 @@ func TestCauses(t *testing.T) {
 	var out bytes.Buffer
 	writeEvidence(&out, fleet.Evidence{}, "")
 	writePrecheck(&out, &precheck.Report{Guide: "deploy/guides/a.md"})
-	if got := out.String(); !strings.Contains(got, "Follow deploy/guides/a.md.") || strings.Contains(got, "Evidence") {
+	if got := out.String(); !strings.Contains(got, report.WithURLs("Follow deploy/guides/a.md.")) || strings.Contains(got, "Evidence") {
 		t.Error(got)
 	}
 }

@@ -48,11 +48,12 @@ func writePrecheck(out io.Writer, check *precheck.Report) {
 		results.next(result.Subject, result.Next)
 	}
 	results.write(out)
+	writeCodesPage(out, len(check.Results.Of(report.OK)) < len(check.Results))
 	switch {
 	case !check.Good():
 		fmt.Fprintln(out, "\nSolve the problems, and run this again.")
 	case check.Guide != "":
-		fmt.Fprintln(out, "\nFollow "+printable(check.Guide)+".")
+		fmt.Fprintln(out, "\nFollow "+printable(report.WithURLs(check.Guide))+".")
 	case len(check.Results.Of(report.NotKnown)) > 0:
 		fmt.Fprintln(out, "\nRun this again with permission for what is unknown: it may need other values, or a guide.")
 	default:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func stateOf(n fleet.Node) string { return string(n.State) }
@@ -66,10 +67,12 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 	if o.output == "wide" {
 		writeAllNodes(out, f.Nodes)
 	}
-	writeNodes(out, slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() }))
+	bad := slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() })
+	writeNodes(out, bad)
 	missing := slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() })
 	writePods(out, groups(missing, findingOfPod))
 	writeNotes(out, f.Unknown, f.Notes)
+	writeCodesPage(out, len(bad)+len(missing)+len(f.Unknown)+len(f.Notes) > 0)
 }
 
 func writeAllNodes(out io.Writer, all []fleet.Node) {
@@ -98,6 +101,13 @@ func age(at time.Time) string {
 		return "never"
 	}
 	return time.Since(at).Round(time.Second).String() + " ago"
+}
+
+// writeCodesPage says where the codes are explained, if any are printed.
+func writeCodesPage(out io.Writer, printed bool) {
+	if printed {
+		fmt.Fprintln(out, "\nCodes: "+report.WithURLs(report.CodesPage))
+	}
 }
 
 func writeNotes(out io.Writer, unknown, notes []string) {

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // table is text in columns, and the next steps of what its rows found.
@@ -70,7 +72,7 @@ func (t *table) write(out io.Writer) {
 		fmt.Fprintln(out)
 	}
 	for _, step := range t.steps[:min(len(t.steps), maxSteps)] {
-		fmt.Fprintln(out, "  next for "+printable(step.subjects[0]+step.subjects.more()+": "+step.text))
+		fmt.Fprintln(out, "  next for "+printable(step.subjects[0]+step.subjects.more()+": "+report.WithURLs(step.text)))
 	}
 	if more := len(t.steps) - maxSteps; more > 0 {
 		fmt.Fprintf(out, "  and %d more next steps: -o json has them all\n", more)

@@ -121,10 +121,22 @@ func (e *Envoy) Restart() {
 // WaitForParent returns when the process before the last Restart has ended.
 func (e *Envoy) WaitForParent() { <-e.processes[len(e.processes)-2].ended }
 
-// Signal sends a signal to the process that serves.
-func (e *Envoy) Signal(signal os.Signal) {
+// Stop stops the process that serves, and returns the function that continues it. Stop returns
+// once no thread runs, because a signal reaches the threads one by one.
+func (e *Envoy) Stop() (resume func()) {
 	e.t.Helper()
-	Check(e.t, e.processes[len(e.processes)-1].Process.Signal(signal))
+	process := e.processes[len(e.processes)-1].Process
+	Check(e.t, process.Signal(unix.SIGSTOP))
+	Eventually(e.t, func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", process.Pid))
+		for _, thread := range threads {
+			if stat, _ := os.ReadFile(thread); !bytes.Contains(stat, []byte(") T ")) {
+				return fmt.Errorf("a thread of Envoy runs: %s", stat)
+			}
+		}
+		return err
+	})
+	return func() { Check(e.t, process.Signal(unix.SIGCONT)) }
 }
 
 // Configure replaces the listeners by others at the same addresses. Envoy drains those that

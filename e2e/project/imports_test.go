@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"install/metrics":                     {},
 	"install/trace":                       {"plugin/capture"},
 	"install/kernel":                      {"config", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/nlsocket", "plugin/podnet", "plugin/xtables"},
-	"install/report":                      {"install/trace", "plugin/capture", "plugin/record"},
+	"install/report":                      {"config", "install/trace", "plugin/capture", "plugin/record"},
 	"install/conflist":                    {"config", "install/backend", "install/host", "install/report"},
 	"install/cri":                         {"install/host", "install/report"},
 	"install/kube":                        {"config", "install/metrics", "install/report", "plugin/capture", "plugin/httplimit"},

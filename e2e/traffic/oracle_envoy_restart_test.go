@@ -108,8 +108,8 @@ func TestOracleEnvoyStopped(t *testing.T) {
 		configure(t, w.pod, "core/somaxconn", "8")
 		envoy.Restart() // with a backlog of 8
 		envoy.WaitForParent()
-		envoy.Signal(syscall.SIGSTOP)
-		const each = 40
+		resume := envoy.Stop()
+		const each = 20
 		begun, done := make(chan struct{}, 4*each), make(chan error)
 		for _, f := range bothFamilies {
 			for from, to := range map[*lab.Host]string{w.pod: external[f], w.peer: podIP[f]} {
@@ -130,7 +130,7 @@ func TestOracleEnvoyStopped(t *testing.T) {
 		if pod, peer := inPod.Load(), inPeer.Load(); pod != 1 || peer != 0 {
 			t.Errorf("past Envoy, the pod accepted %d connections, and the peer %d", pod-1, peer)
 		}
-		envoy.Signal(syscall.SIGCONT)
+		resume()
 		for range 4 * each {
 			if err := <-done; err != nil {
 				t.Error(err)

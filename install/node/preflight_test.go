@@ -140,7 +140,7 @@ func TestPreflight(t *testing.T) {
 			t.Fatal(err)
 		}
 		problems := inAgent(t.Context(), wanted, nil)
-		if diff := cmp.Diff(test.want, strings.Split(strings.ReplaceAll(withoutCodes(problems.String()), root, ""), "\n")); diff != "" {
+		if diff := cmp.Diff(report.WithURLs(strings.Join(test.want, "\n")), strings.ReplaceAll(withoutCodes(problems.String()), root, "")); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 		if codes := len(coded.FindAllString(problems.String(), -1)); codes != len(problems) {

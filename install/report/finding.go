@@ -50,7 +50,9 @@ func (f Finding) Advised() string { return join(f.Reason, f.Next) }
 var prefixes = map[Severity]string{Note: "note", Warning: "warning"}
 
 // String returns the finding in one line, without its code.
-func (f Finding) String() string { return join(prefixes[f.Severity], f.Subject, f.Reason, f.Next) }
+func (f Finding) String() string {
+	return WithURLs(join(prefixes[f.Severity], f.Subject, f.Reason, f.Next))
+}
 
 // Coded returns the finding in one line that ends with its code.
 func (f Finding) Coded() string { return f.Code.Mark(f.String()) }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"regexp"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// CodesPage is the document that explains all codes.
+const CodesPage = "deploy/reference/findings.md"
+
+var (
+	pageName     = regexp.MustCompile(`\bdeploy/(guides|reference)/[a-z-]+\.md`)
+	minorVersion = regexp.MustCompile(`^v?(\d+\.\d+)\.\d+`)
+)
+
+// WithURLs returns a text with the URL of each of the project's documents that it names: a node
+// has no documents.
+func WithURLs(text string) string { return withURLs(text, config.OwnVersion()) }
+
+// withURLs uses the documents of a minor version's first release, so that a text stays the same
+// in all patch releases.
+func withURLs(text, version string) string {
+	tag := "main"
+	if found := minorVersion.FindStringSubmatch(version); found != nil {
+		tag = "v" + found[1] + ".0"
+	}
+	return pageName.ReplaceAllString(text, "https://github.com/capture-cni/capture-cni/blob/"+tag+"/$0")
+}
