@@ -64,10 +64,8 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.tryKernel, "try-kernel", true,
 		"use what capture-cni-node backend found since the node booted; false: the backend is not tested")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket},
-		"the runtime's CRI socket, in the agent's own file system; "+
-			"can be repeated: the agent uses the one at which the kubelet's runtime answers; "+
-			"auto: the sockets of containerd, CRI-O, k3s, RKE2, MicroK8s and k0s below --root; "+
-			"none: the agent does not ask the runtime")
+		"the runtime's CRI socket, in the agent's own file system; can be repeated; "+
+			"auto: the known runtimes' sockets below --root; none: the agent does not ask the runtime")
 	flags.StringVar(&o.Owner, "owner", o.Owner, "release of this agent; one release owns a node")
 	flags.StringVar(&c.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&c.ServiceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
