@@ -81,7 +81,7 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		name, err, report.Command("kubectl", "delete", "namespace", name))
 }
 
-// removeOne retries what the API server did not refuse.
+// removeOne deletes an object, and tries again after any error except a refusal.
 func (t *Test) removeOne(ctx context.Context, o object) error {
 	for deleted := false; ; {
 		var err error

@@ -95,8 +95,8 @@ type Pod struct {
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether nothing that is known needs attention. Pods that were injected later do
-// not count: anybody who may annotate a running pod can make one, and none loses its capture.
+// Good reports whether the fleet needs no attention, as far as is known. Pods that were injected
+// later do not count, because anybody who may annotate a running pod can cause that state.
 func (f *Fleet) Good() bool {
 	for _, set := range f.DaemonSets {
 		if !set.Good() {

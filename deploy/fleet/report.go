@@ -38,8 +38,8 @@ const (
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Write writes the archive. What can't be had is in its missing.txt, and no error, unless a
-// permission is missing.
+// Write writes the archive. Its missing.txt lists what could not be read, which is an error only
+// if a permission is missing.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {

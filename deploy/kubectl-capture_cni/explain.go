@@ -42,7 +42,7 @@ the Lease of its node.`,
 	}
 }
 
-// explainer returns what asks the cluster and its agents about a pod.
+// explainer returns an Explainer that asks the cluster and its agents about a pod.
 func (o *options) explainer(client *fleet.Client) fleet.Explainer {
 	return fleet.Explainer{Client: client, Exec: client.Exec, Namespace: o.agentNamespace, Version: config.OwnVersion()}
 }

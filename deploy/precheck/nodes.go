@@ -61,8 +61,8 @@ func platformOf(node corev1.Node) string {
 	return "plain"
 }
 
-// kindWithoutAgents returns what a node is on which no DaemonSet can run an agent, "" for
-// others.
+// kindWithoutAgents returns the kind of a node on which no DaemonSet can run an agent, "" for
+// any other node.
 func kindWithoutAgents(node corev1.Node) string {
 	system := cmp.Or(node.Status.NodeInfo.OperatingSystem, node.Labels[corev1.LabelOSStable], "linux")
 	isVirtual := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "virtual-kubelet.io/provider" })

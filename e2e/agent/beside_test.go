@@ -90,7 +90,7 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			c.Silent = mode == "insert"
 			before, changes := files(t, n.NetDir), watchWrites(t, n.NetDir)
 			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-			a.WaitForReadyz(t, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md), or set besideIstioCNI")
+			a.WaitForReadyz(t, "has the entry of istio-cni: a pod that both plugins capture does not start: remove istio-cni (https://github.com/capture-cni/capture-cni/blob/")
 			a.Ready(t, http.StatusServiceUnavailable)
 			a.WaitForMetric(t, `capture_cni_other_mesh_entry{decision="refused",type="istio-cni"} 1`)
 			a.WaitForLog(t, `msg="preflight found a problem" problem="10-kindnet.conflist, which the runtime loads, has the entry of istio-cni`)

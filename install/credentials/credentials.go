@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credentials keeps what the plugin reads pods with on the node, while the agent
-// does not answer: kubeconfig, token and CA.
+// Package credentials keeps on the node the kubeconfig, token and CA with which the plugin
+// reads pods while the agent does not answer.
 package credentials
 
 import (

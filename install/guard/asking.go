@@ -179,5 +179,5 @@ func (o *onceLog) warn(message string, err error) {
 	}
 }
 
-// forget has the next error with this message logged.
+// forget makes onceLog log the next error with this message again.
 func (o *onceLog) forget(message string) { delete(o.last, message) }

@@ -34,8 +34,8 @@ func CreateEntries(ctx context.Context, connections []Connection) error {
 		}
 		return nil
 	})
-	// EEXIST is also the answer if the reply direction of a translated connection
-	// is this one: then there is no entry to update.
+	// The kernel also answers EEXIST if these addresses are the reply direction of a translated
+	// connection. Then there is no entry to update.
 	err = errors.Join(err, change(ctx, messageNew, unix.NLM_F_REQUEST, known, encodeUpdate, exceptMissing[Connection]))
 	if err != nil {
 		return fmt.Errorf("creating conntrack entries: %w", err)

@@ -36,7 +36,7 @@ func (n *Node) ensureBootFiles(text []byte) error {
 	if !s.KeepsBootFiles() {
 		return n.removeBootFiles()
 	}
-	// The copy first: a line without a copy would make no file.
+	// The copy is written first, because a line without its copy would create no file.
 	return errors.Join(
 		n.ensureIn(s.StateDir, bootEntryName, conflist.Indented(text)),
 		n.ensureIn(s.TmpfilesDir, bootName, bootLines(s)),

@@ -77,10 +77,10 @@ func TestLostSocket(t *testing.T) {
 		t.Errorf("at first: %v", err)
 	}
 	s.lost(errors.New("broken"))
-	if err := s.Ready(); err == nil || err.Error() != "listening for requests of pods at /s: broken" {
+	if err := s.Ready(); err == nil || err.Error() != "listening for lookups of pods at /s: broken" {
 		t.Errorf("a lost socket: %v", err)
 	}
-	if !strings.Contains(log.String(), `msg="listening for requests of pods failed; retrying" socket=/s error=broken`) {
+	if !strings.Contains(log.String(), `msg="listening for lookups of pods failed; retrying" socket=/s error=broken`) {
 		t.Errorf("logged %s", log)
 	}
 	var none *Server

@@ -90,7 +90,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		return nil
 	}
 	if path := s.settings.Socket; len(path) > host.MaxPath {
-		return fmt.Errorf("listening for requests of pods: the path %s has %d bytes: expected at most %d", path, len(path), host.MaxPath)
+		return fmt.Errorf("listening for lookups of pods: the path %s has %d bytes: expected at most %d", path, len(path), host.MaxPath)
 	}
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -113,8 +113,8 @@ func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
 
 // lost is called when the socket was lost, or could not be made.
 func (s *Server) lost(err error) {
-	s.setListening(fmt.Errorf("listening for requests of pods at %s: %w", s.settings.Socket, err))
-	s.log.Warn("listening for requests of pods failed; retrying", "socket", s.settings.Socket, "error", err)
+	s.setListening(fmt.Errorf("listening for lookups of pods at %s: %w", s.settings.Socket, err))
+	s.log.Warn("listening for lookups of pods failed; retrying", "socket", s.settings.Socket, "error", err)
 }
 
 func (s *Server) setListening(err error) {

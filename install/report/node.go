@@ -66,8 +66,8 @@ func (p Pods) Lacks(uid string) bool {
 	return counted == len(p.Known) && !slices.Contains(p.Known, ShortUID(uid))
 }
 
-// MaxNodeState is the most bytes of an encoded state or of encoded pods. The API server
-// takes 256 KiB of annotations.
+// MaxNodeState is the greatest size in bytes of an encoded state, and of encoded pods. The API
+// server takes 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
 // Encode returns the state as JSON of at most MaxNodeState bytes. It cuts texts and leaves

@@ -13,7 +13,7 @@ const CodesPage = "deploy/reference/findings.md"
 
 var (
 	pageName     = regexp.MustCompile(`\bdeploy/(guides|reference)/[a-z-]+\.md`)
-	minorVersion = regexp.MustCompile(`^v?(\d+\.\d+)\.\d+`)
+	minorVersion = regexp.MustCompile(`^v?(0\.[1-9]\d*|[1-9]\d*\.\d+)\.\d+`) // v0.0.0 is Go's for a commit without a tag
 )
 
 // WithURLs returns a text with the URL of each of the project's documents that it names: a node

@@ -214,8 +214,8 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 	return err
 }
 
-// isOwn reports whether a pod exists and runs on this node. A record says so, too, but any
-// process that reaches the socket can have written it.
+// isOwn reports whether a pod exists and runs on this node. A record claims this, too, but
+// any process that reaches the socket could have written the record.
 func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil

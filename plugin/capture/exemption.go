@@ -8,7 +8,7 @@ type Exemption struct {
 	Message string // names the field of the pod or of the configuration
 }
 
-// ExemptionCause is a label value of metrics, so its values are stable.
+// ExemptionCause is used as a label of metrics, so its values must not change.
 type ExemptionCause string
 
 const (

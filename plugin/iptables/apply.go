@@ -92,8 +92,8 @@ func ipv6SwitchedOff() bool {
 	return err == nil && strings.TrimSpace(string(disabled)) == "1"
 }
 
-// save returns, as text for restore, what each family holds in the tables of the
-// rules. Only iptables-legacy needs it: undo removes the rules of iptables-nft
+// save returns, for each family, the content of the tables that the rules use, as input for
+// iptables-restore. Only iptables-legacy needs it: undo removes the rules of iptables-nft
 // from nf_tables in one transaction.
 func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.Tables) (map[capture.Family]string, error) {
 	saved := map[capture.Family]string{}

@@ -32,7 +32,7 @@ type Request struct {
 	Pod     capture.PodRef `json:"pod"`
 	Digest  string         `json:"digest,omitempty"` // of the answer that the caller has already
 
-	// Injected asks the agent, without a name, for Answer.Injected.
+	// Injected, in a request that names no pod, asks the agent for Answer.Injected.
 	Injected bool `json:"injected,omitempty"`
 
 	// Only for capture-cni-lookup.
