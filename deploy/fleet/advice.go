@@ -5,7 +5,6 @@ package fleet
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,20 +45,27 @@ func (o *observed) adviseNode(n Node) string {
 	if n.Agent != "" {
 		logs = report.Command("kubectl", "-n", o.release.namespace, "logs", n.Agent, "-c", InstallerContainer)
 	}
-	return map[NodeState]string{
-		Stale:      report.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs,
-		Unreported: "if lease.enabled is true and the agent is not older than this plugin: " + logs,
-		Faulty:     logs,
-	}[n.State]
+	switch n.State {
+	case Stale:
+		return report.Command("kubectl", "get", "node", n.Name) + "; if the node is up: " + logs
+	case Unreported:
+		return "if lease.enabled is true and the agent is not older than this plugin: " + logs
+	case Faulty:
+		return logs
+	}
+	return ""
 }
 
 // advisePod returns the next step for a pod.
 func advisePod(p Pod) string {
 	explain := report.Command("kubectl", "capture-cni", "explain", p.Namespace+"/"+p.Name)
-	restart := explain + "; with guard.policy=report, restart the pod"
-	step := map[report.Code]string{report.Uncaptured: restart, report.Drifted: restart, report.Exempt: report.Code(p.Cause).Advice()}[p.State]
-	if slices.Contains([]report.Code{report.InjectedLater, report.Outdated, report.Changed, report.Foreign}, p.State) {
-		step = p.State.Advice()
+	switch p.State {
+	case report.Uncaptured, report.Drifted:
+		return explain + "; with guard.policy=report, restart the pod"
+	case report.Exempt:
+		return cmp.Or(report.Code(p.Cause).Advice(), explain)
+	case report.InjectedLater, report.Outdated, report.Changed, report.Foreign:
+		return p.State.Advice()
 	}
-	return cmp.Or(step, explain)
+	return explain
 }

@@ -20,12 +20,11 @@ func (r *Report) checkCilium(c *Cluster) {
 	if c.Cilium == nil {
 		return
 	}
-	settings, good := c.Cilium.Data, true
-	cloud := c.ciliumIsTheClouds()
+	settings, cloud, before := c.Cilium.Data, c.ciliumIsTheClouds(), len(r.Results)
 	if settings["cni-exclusive"] == "true" {
 		loads := allLoadDropIns(c)
 		for _, found := range report.CheckExclusive(report.Auto, "cilium-config sets cni-exclusive", loads, !loads) {
-			if good = false; cloud {
+			if cloud {
 				found.Next = "the cloud sets it: use nodes with such a runtime, selected by nodeSelector"
 			}
 			r.join("cilium", found)
@@ -34,12 +33,12 @@ func (r *Report) checkCilium(c *Cluster) {
 	balances := settings["bpf-lb-sock"] == "true" || slices.Contains([]string{"true", "strict"}, settings["kube-proxy-replacement"])
 	if balances && settings["bpf-lb-sock-hostns-only"] != "true" {
 		found := report.CheckSockets(report.Cilium, "cilium-config", true)
-		if good = false; cloud {
+		if cloud {
 			found.Next = "none: the cloud sets it"
 		}
 		r.join("cilium", found)
 	}
-	if good {
+	if len(r.Results) == before {
 		r.ok("cilium", "its settings affect neither the plugin nor the addresses of Services")
 	}
 }

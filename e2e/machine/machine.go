@@ -107,6 +107,16 @@ func (Named) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.Sta
 	return &runtimeapi.StatusResponse{}, nil
 }
 
+// Loading is a runtime that reports its CNI configuration with its status, as containerd does.
+type Loading struct {
+	Named
+	Config string
+}
+
+func (l Loading) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": l.Config}}, nil
+}
+
 // CRIO is a runtime that serves its configuration as CRI-O does.
 type CRIO struct {
 	Named

@@ -3,12 +3,10 @@
 package cri_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -119,20 +117,10 @@ func TestWhereTheRuntimeLooks(t *testing.T) {
 	}
 }
 
-// reporting is containerd with a status.
-type reporting struct {
-	machine.Named
-	config string
-}
-
-func (r reporting) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": r.config}}, nil
-}
-
 // TestReported prefers the runtime's answer to its files.
 func TestReported(t *testing.T) {
 	t.Parallel()
-	runtime := machine.Serve(t, reporting{machine.Named{Runtime: "containerd", Release: "2.1.0"}, `{"PluginConfDir": "/conf"}`})
+	runtime := machine.Serve(t, machine.Loading{Named: machine.Named{Runtime: "containerd", Release: "2.1.0"}, Config: `{"PluginConfDir": "/conf"}`})
 	if got, source := cri.ReadCNISettings(t.Context(), "/", runtime); got.ConfDir != "/conf" || source != "the runtime's status" {
 		t.Errorf("got %+v, by %q", got, source)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// fake is a socket that nobody writes to.
+// fake is a socket to which no process writes.
 type fake struct {
 	mu       sync.Mutex
 	deadline time.Time

@@ -26,16 +26,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// loading is a runtime that reports what it has loaded.
-type loading struct {
-	machine.Named
-	config string
-}
-
-func (l loading) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": l.config}}, nil
-}
-
 // silent is a runtime that reports no status.
 type silent struct{ machine.Named }
 
@@ -159,8 +149,8 @@ func TestRuntimeEvidence(t *testing.T) {
 		"no answer":    {absent, "", "reading the runtime's version: Unknown"},
 		"no status":    {machine.Serve(t, silent{named}), none, "reading the runtime's status: malformed response"},
 		"CRI-O":        {machine.Serve(t, named), none, cri.ErrNoConfig.Error()},
-		"another form": {machine.Serve(t, loading{named, "secret"}), none, cri.ErrNoConfig.Error()},
-		"what it loads": {machine.Serve(t, loading{named, loaded}), `{"name": "containerd", "version": "2.1.0", "confDir": "/etc/cni/net.d", "binDirs": ["/opt/cni/bin", "(not of the expected form, not shown)"], "maxConfNum": 1,
+		"another form": {machine.Serve(t, machine.Loading{Named: named, Config: "secret"}), none, cri.ErrNoConfig.Error()},
+		"what it loads": {machine.Serve(t, machine.Loading{Named: named, Config: loaded}), `{"name": "containerd", "version": "2.1.0", "confDir": "/etc/cni/net.d", "binDirs": ["/opt/cni/bin", "(not of the expected form, not shown)"], "maxConfNum": 1,
 			"networks": [{"name": "podnet", "cniVersion": "1.0.0", "plugins": [{"type": "ptp"}]}, {"name": "", "plugins": null}]}`, "not JSON at byte 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

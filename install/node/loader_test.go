@@ -3,7 +3,6 @@
 package node
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -15,16 +14,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/report"
 )
-
-// reporting is containerd with a status.
-type reporting struct {
-	machine.Named
-	config string
-}
-
-func (r reporting) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"cniconfig": r.config}}, nil
-}
 
 // TestLoader goes by the runtime's answer, then by its files and then by the settings.
 func TestLoader(t *testing.T) {
@@ -60,22 +49,22 @@ func TestLoader(t *testing.T) {
 		},
 		"containerd's answer": {
 			crio,
-			reporting{containerd, found},
+			machine.Loading{Named: containerd, Config: found},
 			conflist.Loader{Runtime: report.Runtime{Name: "containerd", Version: "2.1.0"}, Most: 3, BinDirs: []string{"ROOT/opt/cni/bin"}},
 		},
 		"the agent sees all directories": {
 			nil,
-			reporting{containerd, found},
+			machine.Loading{Named: containerd, Config: found},
 			conflist.Loader{Runtime: report.Runtime{Name: "containerd", Version: "2.1.0"}, Most: 3, BinDirs: []string{directory}, SeesAll: true},
 		},
 		"the agent does not see one": {
 			nil,
-			reporting{containerd, missing},
+			machine.Loading{Named: containerd, Config: missing},
 			conflist.Loader{Runtime: report.Runtime{Name: "containerd", Version: "2.1.0"}, BinDirs: []string{"ROOT/opt/cni/bin"}},
 		},
 		"no directories": {
 			nil,
-			reporting{containerd, `{}`},
+			machine.Loading{Named: containerd, Config: `{}`},
 			conflist.Loader{Runtime: report.Runtime{Name: "containerd", Version: "2.1.0"}, BinDirs: []string{"ROOT/opt/cni/bin"}},
 		},
 	} {

@@ -22,9 +22,9 @@ import (
 var containerd = machine.Named{Runtime: "containerd", Release: "2.1.0"}
 
 // loadedList is a containerd that has loaded a list with a plugin.
-func loadedList(plugin string) loading {
+func loadedList(plugin string) machine.Loading {
 	source := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"multus","plugins":[{"type":%q}]}`, plugin)
-	return loading{containerd, fmt.Sprintf(`{"PluginMaxConfNum": 1,
+	return machine.Loading{Named: containerd, Config: fmt.Sprintf(`{"PluginMaxConfNum": 1,
 		"Networks": [{"Config": {"Plugins": [{"Network": {"Type": %q}}], "Source": %q}}]}`, plugin, source)}
 }
 
@@ -34,7 +34,7 @@ func TestRuntimeFault(t *testing.T) {
 	absent, err := cri.New(t.TempDir() + "/s")
 	lab.Check(t, err)
 	defer absent.Close()
-	chain := loading{containerd, fmt.Sprintf(`{"Networks": [{"Config": {"Source": "{}"}}, {"Config": {"Source": %q}}, {"Config": {"Source": "{}"}}]}`,
+	chain := machine.Loading{Named: containerd, Config: fmt.Sprintf(`{"Networks": [{"Config": {"Source": "{}"}}, {"Config": {"Source": %q}}, {"Config": {"Source": "{}"}}]}`,
 		`{"type": "multus-shim", "auxiliaryCNIChainName": "multus"}`)}
 	const unloaded = "the runtime has not loaded the entry: new pods start without the plugin"
 	for name, tt := range map[string]struct {
@@ -52,7 +52,7 @@ func TestRuntimeFault(t *testing.T) {
 		"not for Multus":  {machine.Serve(t, loadedList("ptp")), report.Multus, "<nil>"},
 		"does not report": {machine.Serve(t, containerd), report.Auto, "<nil>"},
 		"a chain, unused": {machine.Serve(t, loadedList("ptp")), report.MultusChain, ""},
-		"a chain, no net": {machine.Serve(t, loading{containerd, "{}"}), report.MultusChain, "the runtime has loaded no network"},
+		"a chain, no net": {machine.Serve(t, machine.Loading{Named: containerd, Config: "{}"}), report.MultusChain, "the runtime has loaded no network"},
 	} {
 		n, _ := wholeNode(t, func(s *Settings) { s.NetDir = "/etc/cni/multus" })
 		n.Runtime = tt.runtime

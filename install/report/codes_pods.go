@@ -77,7 +77,7 @@ var podCodes = []Meaning{
 	},
 	{
 		InjectedLater, "The pod looks injected, but its sandbox was made without capture.",
-		"Somebody edited the annotations of a running pod.", "delete the pod; the API server's audit log shows who edited it",
+		"A user edited the annotations of a running pod.", "delete the pod; the API server's audit log shows who edited it",
 	},
 	{
 		Unknown, "The pod's state could not be found out.",
@@ -115,7 +115,7 @@ var podCodes = []Meaning{
 	},
 	{
 		ProxyDisabled, "The proxy's container has DISABLE_ENVOY.",
-		"Somebody switched Envoy off for the pod.", "none, if the pod has no sidecar on purpose",
+		"The pod's own settings disable Envoy.", "none, if the pod has no sidecar on purpose",
 	},
 	{
 		OtherProxyType, "The container istio-proxy is not a sidecar.",

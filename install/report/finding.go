@@ -30,7 +30,7 @@ const (
 	NotKnown Severity = "unknown" // it could not be found out
 )
 
-// FaultSeverity returns the severity of a fault, which waits for nobody or needs the operator.
+// FaultSeverity returns the severity of a fault. A fault that waits resolves without the operator.
 func FaultSeverity(waits bool) Severity {
 	return map[bool]Severity{true: Waiting, false: Problem}[waits]
 }

@@ -57,19 +57,6 @@ func writeRecord(t *testing.T, dir string, r record.Record) {
 	}
 }
 
-// historyMessages returns those of all records, from the oldest to the youngest.
-func historyMessages(t *testing.T, dir string) (messages []string) {
-	t.Helper()
-	records, err := ReadAll(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range records {
-		messages = append(messages, r.Message)
-	}
-	return messages
-}
-
 // TestRecord keeps one record of each pod, the one that was sent last.
 func TestRecord(t *testing.T) {
 	t.Parallel()
@@ -77,7 +64,7 @@ func TestRecord(t *testing.T) {
 		t, add("6c1f", 1, "first"), add("9d53", 2, "another pod's"), add("6c1f", 3, "second"), add("6c1f", 4, "third"),
 		add("c1f", 5, "of a shorter name"), add("a-6c1f", 6, "of a longer name"),
 	)
-	if diff := cmp.Diff([]string{"another pod's", "third", "of a shorter name", "of a longer name"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"another pod's", "third", "of a shorter name", "of a longer name"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	for uid, want := range map[string]record.Record{
@@ -117,7 +104,7 @@ func TestSpooledRecords(t *testing.T) {
 		if err := KeepRecord(dir, add("6c1f", tt.second, "spooled"), true); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{tt.want}, historyMessages(t, dir)); diff != "" {
+		if diff := cmp.Diff([]string{tt.want}, messages(t, dir)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -131,7 +118,7 @@ func TestClockSetBack(t *testing.T) {
 	if got, err := LastRecord(dir, "6c1f"); err != nil || got.Message != "after" {
 		t.Errorf("the last ADD is %q, %v", got.Message, err)
 	}
-	if diff := cmp.Diff([]string{"after", "another pod's"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"after", "another pod's"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -151,7 +138,7 @@ func TestIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want[len(want)-1] = "younger"
-	if diff := cmp.Diff(want[more:], historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff(want[more:], messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := LastRecord(dir, "uid0"); !errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +152,7 @@ func TestIsBounded(t *testing.T) {
 			t.Fatalf("after %d: %d files", i, files)
 		}
 	}
-	if got := historyMessages(t, dir); len(got) != maxPods || got[0] != fmt.Sprint(more+10) {
+	if got := messages(t, dir); len(got) != maxPods || got[0] != fmt.Sprint(more+10) {
 		t.Errorf("%d records from %q are left", len(got), got[0])
 	}
 }
@@ -180,7 +167,7 @@ func TestNoNameForAFile(t *testing.T) {
 			t.Errorf("%q: %v", uid, err)
 		}
 	}
-	if diff := cmp.Diff([]string{"kept"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(beside, lab.FileNames(t, filepath.Dir(dir))); diff != "" {
@@ -189,7 +176,7 @@ func TestNoNameForAFile(t *testing.T) {
 	if err := KeepRecord(dir, add(strings.Repeat("x", 300), 2, "written"), false); err == nil {
 		t.Error("a name too long for a file is no error")
 	}
-	if diff := cmp.Diff([]string{"kept"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"kept"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -224,7 +211,7 @@ func TestIsRootsOwn(t *testing.T) {
 	if names := lab.FileNames(t, open); len(names) > 0 {
 		t.Errorf("written where others can read: %q", names)
 	}
-	if diff := cmp.Diff([]string{"kept"}, historyMessages(t, linked)); diff != "" {
+	if diff := cmp.Diff([]string{"kept"}, messages(t, linked)); diff != "" {
 		t.Errorf("written through a link: %s", diff)
 	}
 	if _, err := os.Lstat(none); !errors.Is(err, fs.ErrNotExist) {
@@ -252,7 +239,7 @@ func TestRubbish(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"good"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"good"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	for _, uid := range []string{"linked", "directory", "half", "empty", "long", "newer", "unfinished", "unfinished.json.part", "other.txt"} {
@@ -263,7 +250,7 @@ func TestRubbish(t *testing.T) {
 	if err := KeepRecord(dir, add("half", 6, "whole again"), false); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"good", "whole again"}, historyMessages(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"good", "whole again"}, messages(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }

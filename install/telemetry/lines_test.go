@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listener is a Listener of a socket that nobody sends to.
+// listener is a Listener of a socket to which no process sends.
 func listener(socket string, events *Events) (*Listener, *lab.Log) {
 	log := &lab.Log{}
 	return New(Settings{Socket: socket}, prometheus.NewRegistry(), events, slog.New(slog.NewTextHandler(log, nil))), log
