@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Block is a fenced block of a guide.
+// Block is a fenced block of a guide, or a file of deploy/examples.
 type Block struct {
 	Guide    string // its path below deploy, as guides/install.md
 	Section  string // the heading that it is under
@@ -29,7 +29,8 @@ func (c Command) String() string {
 	return fmt.Sprintf("%s, section %q: %s", c.Guide, c.Section, c.Text)
 }
 
-// Blocks returns the fenced blocks of all guides; project is the project's directory.
+// Blocks returns the fenced blocks of all guides, and the examples that guides name; project
+// is the project's directory.
 func Blocks(project string) (blocks []Block, err error) {
 	deploy := filepath.Join(project, "deploy")
 	paths, err := filepath.Glob(filepath.Join(deploy, "guides", "*.md"))
@@ -46,6 +47,17 @@ func Blocks(project string) (blocks []Block, err error) {
 			return nil, err
 		}
 		blocks = append(blocks, parse(guide, string(text))...)
+	}
+	examples, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range examples {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, Block{Guide: "examples/" + filepath.Base(path), Language: "yaml", Text: string(text)})
 	}
 	return blocks, nil
 }
