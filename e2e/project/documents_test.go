@@ -99,23 +99,23 @@ func TestReadmeIsShort(t *testing.T) {
 }
 
 func annotationTable(mesh config.MeshName) string {
-	table := "|annotation|form|if absent|meaning|\n|---|---|---|---|\n"
+	table := "| annotation | form | if absent | meaning |\n|---|---|---|---|\n"
 	for _, a := range capture.Annotations(mesh) {
-		table += fmt.Sprintf("|`%s`|%s|%s|%s|\n", a.Key, a.Form, a.Default, a.Meaning)
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", a.Key, a.Form, a.Default, a.Meaning)
 	}
 	return table
 }
 
 func metricTable() string {
-	table := "|metric|meaning|\n|---|---|\n"
+	table := "| metric | meaning |\n|---|---|\n"
 	for _, m := range slices.Concat(node.KeeperMetrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), kube.EvictorMetrics()) {
-		table += fmt.Sprintf("|`%s`|%s|\n", m.Name, m.Help)
+		table += fmt.Sprintf("| `%s` | %s |\n", m.Name, m.Help)
 	}
 	return table
 }
 
 func keyTable() string {
-	return "|key|type|default|meaning|\n|---|---|---|---|\n" + keyRows("", config.Keys(new(config.NetConf)))
+	return "| key | type | default | meaning |\n|---|---|---|---|\n" + keyRows("", config.Keys(new(config.NetConf)))
 }
 
 func keyRows(prefix string, keys []config.Key) string {
@@ -125,7 +125,7 @@ func keyRows(prefix string, keys []config.Key) string {
 			rows += keyRows(prefix+key.Name+".", key.Keys)
 			continue
 		}
-		rows += fmt.Sprintf("|`%s`|%s|`%s`|%s|\n", prefix+key.Name, key.Type, key.Default, key.Meaning)
+		rows += fmt.Sprintf("| `%s` | %s | `%s` | %s |\n", prefix+key.Name, key.Type, key.Default, key.Meaning)
 	}
 	return rows
 }
