@@ -29,9 +29,10 @@ func readResults(t *testing.T) (all tables.Results) {
 }
 
 // resultTable returns some columns of the tables that have them all, without the rows of
-// which a cell begins with a prefix. A document needs at least a row.
+// which a cell matches an expression. A document needs at least a row.
 func resultTable(t *testing.T, r tables.Results, without string, columns ...string) string {
 	t.Helper()
+	dropped := regexp.MustCompile("^(" + without + ")")
 	text, count := "| "+strings.Join(columns, " | ")+" |\n|"+strings.Repeat("---|", len(columns))+"\n", 0
 	for _, table := range r.Tables {
 		indices := make([]int, len(columns))
@@ -42,7 +43,7 @@ func resultTable(t *testing.T, r tables.Results, without string, columns ...stri
 			continue
 		}
 		for _, row := range table.Rows {
-			if without != "" && slices.ContainsFunc(row, func(cell string) bool { return strings.HasPrefix(cell, without) }) {
+			if without != "" && slices.ContainsFunc(row, dropped.MatchString) {
 				continue
 			}
 			count++
