@@ -48,7 +48,6 @@ func TestTables(t *testing.T) {
 		{"findings.md", "findings", findingTable()},
 		{"numbers.md", "machine", measured.Date + ", " + measured.Machine + "\n"},
 		{"numbers.md", "instead", resultTable(t, measured, "", "INSTEAD OF", "p50 ms", "CPU ms", "PEAK MiB", "PROGRAMS", "REQUESTS", "x FIRST", "CPU x FIRST")},
-		{"numbers.md", "crowd", resultTable(t, measured, "16 x", "AT ONCE", "ALL DONE p50 ms", "EACH p99 ms", "CPU OF EACH ms", "x FIRST")},
 		{"numbers.md", "asked", resultTable(t, measured, "", "3 AGENTS", "REQUESTS", "SENT KiB", "RECEIVED KiB", "WHICH")},
 		{"numbers.md", "herd", resultTable(t, measured, "", "OUTAGE", "REQUESTS A SECOND MEANWHILE", "GREATEST SECOND AFTER IT", "ALL WATCH AGAIN AFTER s")},
 		{"numbers.md", "agent", resultTable(t, measured, "", "AGENT", "MEASURED")},
