@@ -98,7 +98,7 @@ func istioAnnotations() []Annotation {
 		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if included"},
 		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured in either direction"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
-		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, ignored next to it"},
+		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, which takes precedence"},
 	}
 }
 
