@@ -66,7 +66,7 @@ func prepare(ctx context.Context, s *source) (*trial, error) {
 
 // run runs each test alone, to know which code it runs, and then each mutant against the tests
 // that run its code. The more of their time the tests wait, the more of them run at a time.
-func (t *trial) run(ctx context.Context) (o outcome, err error) {
+func (t *trial) run(ctx context.Context, reasons exceptions) (o outcome, err error) {
 	began := time.Now()
 	defer func() { err = errors.Join(err, os.RemoveAll(t.scratch)) }()
 	names, err := t.list(ctx)
@@ -84,6 +84,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 			t.try(ctx, i+1)
 		}
 	})
+	t.repeat(ctx, reasons)
 	for _, list := range [][]mutant{t.lived, t.unreached} {
 		slices.SortFunc(list, func(a, b mutant) int { return cmp.Compare(a.String(), b.String()) })
 	}
@@ -128,6 +129,30 @@ func (t *trial) try(ctx context.Context, n int) {
 		return
 	}
 	t.note(&t.lived, m)
+}
+
+// repeat tries mutants again, one at a time, that a test noticed though an exception says that
+// none can: a test that waits may fail by itself while others run.
+func (t *trial) repeat(ctx context.Context, reasons exceptions) {
+	used := map[string]bool{}
+	for _, m := range slices.Concat(t.lived, t.unreached) {
+		exception, _ := reasons.find(m)
+		used[exception] = true
+	}
+	fails := func(n int) bool {
+		return slices.ContainsFunc(t.batches(n, ""), func(b batch) bool {
+			_, err := t.attempt(ctx, n, b)
+			return err != nil
+		})
+	}
+	t.killed = slices.DeleteFunc(t.killed, func(m mutant) bool {
+		exception, found := reasons.find(m)
+		if !found || used[exception] || fails(slices.Index(t.mutants, m)+1) {
+			return false
+		}
+		t.lived = append(t.lived, m)
+		return true
+	})
 }
 
 // attempt runs a batch. If that takes too long, it finds out whether the machine is busy, and
