@@ -134,25 +134,15 @@ func (t *trial) try(ctx context.Context, n int) {
 // repeat tries mutants again, one at a time, that a test noticed though an exception says that
 // none can: a test that waits may fail by itself while others run.
 func (t *trial) repeat(ctx context.Context, reasons exceptions) {
-	used := map[string]bool{}
-	for _, m := range slices.Concat(t.lived, t.unreached) {
-		exception, _ := reasons.find(m)
-		used[exception] = true
-	}
-	fails := func(n int) bool {
-		return slices.ContainsFunc(t.batches(n, ""), func(b batch) bool {
-			_, err := t.attempt(ctx, n, b)
-			return err != nil
-		})
-	}
-	t.killed = slices.DeleteFunc(t.killed, func(m mutant) bool {
-		exception, found := reasons.find(m)
-		if !found || used[exception] || fails(slices.Index(t.mutants, m)+1) {
-			return false
+	killed := t.killed
+	t.killed = nil
+	for _, m := range killed {
+		if _, found := reasons.find(m); found {
+			t.try(ctx, slices.Index(t.mutants, m)+1)
+		} else {
+			t.killed = append(t.killed, m)
 		}
-		t.lived = append(t.lived, m)
-		return true
-	})
+	}
 }
 
 // attempt runs a batch. If that takes too long, it finds out whether the machine is busy, and
