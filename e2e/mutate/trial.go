@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // outcome is what the tests of one package noticed.
@@ -206,18 +208,13 @@ func (t *trial) note(list *[]mutant, m mutant) {
 
 // parallel calls a function for the numbers below n, some of them at a time.
 func parallel(atOnce, n int, do func(i int)) {
-	var workers sync.WaitGroup
-	numbers := make(chan int)
-	for range atOnce {
-		workers.Go(func() {
-			for i := range numbers {
-				do(i)
-			}
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for i := range n {
+		running.Go(func() error {
+			do(i)
+			return nil
 		})
 	}
-	for i := range n {
-		numbers <- i
-	}
-	close(numbers)
-	workers.Wait()
+	_ = running.Wait()
 }
