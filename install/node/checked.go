@@ -44,7 +44,8 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	found := k.node.VerifyMode(ctx, last.report.Mode)
 	found.Add(PartCredentials, last.clocks)
 	found.Explain(PartCredentials, last.report) // why they could not be requested or removed
-	if found.Mode == report.Auto && found.IsGood(PartEntry) { // by the drop-in of a trial, which the runtime may ignore
+	// The drop-in of a trial is an entry that the runtime may ignore.
+	if found.Mode == report.Auto && found.IsGood(PartEntry) {
 		found.Add(PartEntry, conflist.Waiting("the agent has not decided on a mode yet"))
 	}
 	switch {
