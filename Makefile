@@ -272,6 +272,7 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test ./e2e/project -run Tables -update
 	go test ./deploy -update
 	go test ./deploy/precheck -run Check -update
+	go test ./deploy/capturetest -run Objects -update
 
 bench-cluster: deps parts ## Print how soon real pods start, captured by this plugin or Istio's, and what the agents ask the API server for (root)
 	@go run -C e2e/cluster ./startup

@@ -54,14 +54,9 @@ func (r *Report) Add(part string, err error) {
 
 // Explain replaces the faults of a part by those of an earlier report, if both have any.
 func (r *Report) Explain(part string, earlier Report) {
-	if r.IsGood(part) || earlier.IsGood(part) {
-		return
-	}
-	r.Findings = slices.DeleteFunc(r.Findings, isFaultOf(part))
-	for _, f := range earlier.Findings {
-		if isFaultOf(part)(f) {
-			r.Findings = append(r.Findings, f)
-		}
+	faults := slices.DeleteFunc(slices.Clone(earlier.Findings), func(f report.Finding) bool { return !isFaultOf(part)(f) })
+	if !r.IsGood(part) && len(faults) > 0 {
+		r.Findings = append(slices.DeleteFunc(r.Findings, isFaultOf(part)), faults...)
 	}
 }
 
