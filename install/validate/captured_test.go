@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	var p program
-	if err := errors.Join(json.Unmarshal([]byte(os.Getenv(programEnv)), &p), syscall.Setgid(p.GID), syscall.Setuid(p.UID), p.run()); err != nil {
+	err := json.Unmarshal([]byte(os.Getenv(programEnv)), &p)
+	if err = errors.Join(err, syscall.Setgid(p.GID), syscall.Setuid(p.UID), p.run()); err != nil {
 		panic(err)
 	}
 }
