@@ -109,6 +109,9 @@ func TestStatusWaits(t *testing.T) {
 		t.Errorf("%+v, %v, after %d lists", f, err, c.lists)
 	}
 	expect(t, progress.String(), "s: waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	if strings.Contains(progress.String(), "1 updated") {
+		t.Errorf("it says that it waits for a fleet that is good:\n%s", progress)
+	}
 	out, _, status := c.run(t, "status", "--wait")
 	if status != 0 {
 		t.Errorf("status %d", status)
