@@ -36,7 +36,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	asked := newSeenPod(pod)
 	_, exemption := asked.by(meshes)
 	switch {
-	case pod.Spec.NodeName == "" && (!inMesh(pod, meshes) || exemption.Cause == ""):
+	case pod.Spec.NodeName == "" && exemption.Cause == "":
 		set(report.NotScheduled, report.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node"))
 	case !inMesh(pod, meshes):
 		code, cause := whyNotInMesh(pod)

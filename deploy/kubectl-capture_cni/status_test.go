@@ -108,7 +108,10 @@ func TestStatusWaits(t *testing.T) {
 	if err != nil || !f.Good() || c.lists != 1 {
 		t.Errorf("%+v, %v, after %d lists", f, err, c.lists)
 	}
-	expect(t, progress.String(), "0s: waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	expect(t, progress.String(), "s: waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	if strings.Contains(progress.String(), "1 updated") {
+		t.Errorf("it says that it waits for a fleet that is good:\n%s", progress)
+	}
 	out, _, status := c.run(t, "status", "--wait")
 	if status != 0 {
 		t.Errorf("status %d", status)
