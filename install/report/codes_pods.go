@@ -113,7 +113,7 @@ var podCodes = []Meaning{
 		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The pod's author excluded the pod.",
 		"none, if intended; else correct the label or annotation",
 	},
-	{InterceptionNone, "The pod has interceptionMode NONE.", "The pod's author disabled capture.", "none, if intended; else correct the pod"},
+	{InterceptionNone, "The pod has interceptionMode NONE.", "The author disabled capture.", "none, if intended; else correct the annotation"},
 	{
 		NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "The operator excluded the namespace.",
 		"none, if intended; else correct excludeNamespaces",
