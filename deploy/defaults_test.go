@@ -35,7 +35,8 @@ var defaultClaims = map[string][]string{
 	"`nftables` is the default":            {"row |`backend`|`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`|`nftables`|"},
 	"by default `capture-cni.io/not":       {`value taint.key="capture-cni.io/not-ready"`},
 	"the default on OpenShift":             {"test deploy.TestSharedIdentityOfOpenShift"},
-	"IPv6 is captured if these variables":  {"test plugin/capture.TestLinkerdListens"},
+	"captures IPv6 if these variables":     {"test plugin/capture.TestLinkerdListens"},
+	"containerd grants `NET_RAW` by":       {}, // no default of ours
 	"By default, the agents may read pods": {"test deploy.TestPermissions"},
 }
 
