@@ -78,7 +78,7 @@ func whyNotStarted(events podEvents, add record.Record) (code report.Code, cause
 	case add.Verdict == record.Failed:
 		return report.CodeOfAdd(add.Reason), "its ADD fails: " + add.Message
 	case events.failed != "":
-		return report.AddFailed, "its ADD fails: " + events.failed
+		return report.CutCode("its ADD fails: "+events.failed, report.AddFailed)
 	case strings.Contains(events.sandbox, "capture-cni"):
 		return report.AddFailed, "its ADD fails: " + events.sandbox
 	case events.sandbox != "":

@@ -198,17 +198,17 @@ func TestExplain(t *testing.T) {
 		},
 		"not injected": {
 			pod:   meshed(func(p *corev1.Pod) { p.Annotations = nil }),
-			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "label its namespace",
+			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "enable injection for the namespace",
 		},
 		"of the node": {
 			pod:   meshed(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
-			state: "not in the mesh", cause: "hostNetwork", next: "a network of its own",
+			state: "not in the mesh", cause: "hostNetwork", next: "its own network",
 		},
 		"left out by a label": {
 			pod: meshed(func(p *corev1.Pod) {
 				p.Annotations, p.Labels = nil, map[string]string{"sidecar.istio.io/inject": "false"}
 			}),
-			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "on purpose",
+			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "if intended",
 		},
 		"captured by iptables": {
 			pod: meshed(nil), agent: installer, answer: answer("", "", byBackend("iptables-nft")),
@@ -223,7 +223,7 @@ func TestExplain(t *testing.T) {
 		},
 		"in an excluded namespace": {
 			pod: meshed(nil), agent: both, answer: answer(report.Exempt, "namespace shop is in excludeNamespaces", nil),
-			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
+			state: "exempt", cause: "excludeNamespaces", next: "if intended", container: GuardContainer,
 		},
 		"on a node without an agent": {
 			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"node: no agent"},
@@ -386,8 +386,8 @@ func TestForm(t *testing.T) {
 func TestExemptIsAdvised(t *testing.T) {
 	t.Parallel()
 	advice := map[string]string{
-		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
-		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
+		"init_container": "pilot.cni.enabled=true", "no_proxy": "no sidecar", "disable_envoy": "no sidecar", "proxy_type": "no sidecar",
+		"inject_false": "correct the label", "interception_none": "correct the annotation", "namespace_excluded": "excludeNamespaces",
 	}
 	for _, cause := range report.MeshedExemptions() {
 		want, known := advice[string(cause)]

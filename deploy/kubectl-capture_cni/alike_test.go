@@ -50,7 +50,7 @@ func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 	}
 	out, _, _ := c.run(t, "status")
 	rows, ago := map[string]string{}, regexp.MustCompile(`\S+ ago `)
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(unwrapped(out)) {
 		if fields := strings.Fields(line); len(fields) > 2 && (fields[0] == "shop" || strings.HasPrefix(fields[0], "node-")) {
 			rows[ago.ReplaceAllString(strings.Join(fields[:min(len(fields), 12)], " "), "")] = line
 		}

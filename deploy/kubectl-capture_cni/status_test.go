@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,15 +24,24 @@ import (
 // expect wants texts in an output, in their order.
 func expect(t *testing.T, output string, want ...string) {
 	t.Helper()
-	rest := output
-	for _, text := range want {
-		_, after, found := strings.Cut(rest, text)
-		if !found {
-			t.Errorf("%q is missing, or not in its place, in:\n%s", text, output)
-			return
+	missing := func(rest string) string {
+		for _, text := range want {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				return text
+			}
+			rest = after
 		}
-		rest = after
+		return ""
 	}
+	if text := missing(output); text != "" && missing(unwrapped(output)) != "" {
+		t.Errorf("%q is missing, or not in its place, in:\n%s", text, output)
+	}
+}
+
+// unwrapped returns an output without the line ends within its texts.
+func unwrapped(output string) string {
+	return regexp.MustCompile(`\n {4,}`).ReplaceAllString(output, " ")
 }
 
 func TestStatusOfAGoodFleet(t *testing.T) {

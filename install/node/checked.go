@@ -73,7 +73,7 @@ func (k *Keeper) lastReport() Report { return k.last.Load().report }
 // Ready returns what is wrong with the node.
 func (k *Keeper) Ready(ctx context.Context) error {
 	if found := k.CurrentReport(ctx); !found.Good() {
-		return errors.New(found.lines(report.Finding.String))
+		return errors.New(found.String())
 	}
 	return nil
 }

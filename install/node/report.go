@@ -60,19 +60,17 @@ func (r *Report) Explain(part string, earlier Report) {
 	}
 }
 
-// lines returns one finding a line, the worst first.
-func (r Report) lines(text func(report.Finding) string) string {
+// String returns one finding a line, the worst first, with its code.
+func (r Report) String() string {
 	var lines []string
 	if r.Good() {
 		lines = append(lines, "the node is in the desired state, in mode "+string(r.Mode))
 	}
-	lines = append(lines, r.Findings.Faults().Each(text)...)
-	lines = append(lines, r.Findings.Of(report.Warning).Each(text)...)
-	return strings.Join(append(lines, r.Findings.Of(report.Note).Each(text)...), "\n")
+	for _, found := range []report.Findings{r.Findings.Faults(), r.Findings.Of(report.Warning), r.Findings.Of(report.Note)} {
+		lines = append(lines, found.Each(report.Finding.Coded)...)
+	}
+	return strings.Join(lines, "\n")
 }
-
-// String returns one finding a line, with its code.
-func (r Report) String() string { return r.lines(report.Finding.Coded) }
 
 // MarshalJSON returns the form of verify's answers in all releases.
 func (r Report) MarshalJSON() ([]byte, error) {
