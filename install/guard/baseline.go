@@ -57,10 +57,5 @@ func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 
 // baselineOf returns the baseline that is the namespace's current state.
 func baselineOf(o kernel.Observation) baseline {
-	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest()}
-}
-
-// matches reports whether the baseline is complete, confirmed and of this state.
-func (b baseline) matches(o kernel.Observation) bool {
-	return b.Stamp == o.Stamp && b.Backend == o.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
+	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest}
 }

@@ -46,7 +46,7 @@ func TestNoDescriptorStays(t *testing.T) {
 		"Observe": func(ctx context.Context) error {
 			o, err := Observe(ctx, n, Question{Routes: true, Packet: &packet})
 			if err == nil {
-				_, err = (&References{}).Differences(ctx, o, rules)
+				_, err = (&References{}).Digest(ctx, rules)
 			}
 			return errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault, o.Traced.Fault)
 		},

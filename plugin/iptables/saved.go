@@ -104,28 +104,34 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 		if !isOurs(rule.chain) && !rule.leadsToOurs() {
 			continue
 		}
-		if comment := commentOf(rule.text); rule.chain != MarkerChain || !isNote(comment) {
-			rules = append(rules, dump.Rule{Chain: rule.chain, Item: dump.Item{Label: dump.RuleLabel(comment), Content: rule.text}})
+		if rest, comment := cutComment(rule.text); rule.chain != MarkerChain || !isNote(comment) {
+			rules = append(rules, dump.Rule{Chain: rule.chain, Item: dump.NewItem(comment, rest)})
 		}
 	}
 	return objectsOf(xtables.Table{Family: family, Name: t.name}, t.chains, rules)
 }
 
-// commentOf returns a rule's comment. One of several words is quoted; within
-// quotes, a backslash escapes characters that a shell interprets.
-func commentOf(rule string) string {
-	_, after, _ := strings.Cut(rule, "--comment ")
+// cutComment returns a rule without its first comment, and that comment. A comment of several
+// words is quoted; within quotes, a backslash escapes characters that a shell interprets. Text
+// in front of the comment stays, so a rule with another match that only looks like a comment
+// equals none of ours.
+func cutComment(rule string) (rest, comment string) {
+	before, after, found := strings.Cut(rule, "-m comment --comment ")
+	if !found {
+		return rule, ""
+	}
 	quoted, isQuoted := strings.CutPrefix(after, `"`)
 	if !isQuoted {
-		word, _, _ := strings.Cut(after, " ")
-		return word
+		word, after, _ := strings.Cut(after, " ")
+		return before + after, word
 	}
-	var comment strings.Builder
-	for i := 0; i < len(quoted) && quoted[i] != '"'; i++ {
+	var text strings.Builder
+	i := 0
+	for ; i < len(quoted) && quoted[i] != '"'; i++ {
 		if quoted[i] == '\\' && i+1 < len(quoted) {
 			i++
 		}
-		comment.WriteByte(quoted[i])
+		text.WriteByte(quoted[i])
 	}
-	return comment.String()
+	return before + strings.TrimLeft(quoted[i:], `" `), text.String()
 }

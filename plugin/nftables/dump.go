@@ -91,11 +91,10 @@ func (d *dumper) rules() {
 		return
 	}
 	l := nfnetlink.Listing{Family: unix.NFPROTO_INET, What: "rules" + inOurTable, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes}
-	labels := dump.Labels{}
 	var rules []dump.Rule
 	rules, d.err = nfnetlink.ListRules(d.reader, l, capture.TableName, func(chain string, rule nfnetlink.Attributes) ([]dump.Rule, error) {
 		comment, _ := nfnetlink.UserComment(rule[unix.NFTA_RULE_USERDATA])
-		parsed, err := labels.Item(comment, rule[unix.NFTA_RULE_EXPRESSIONS])
+		parsed, err := dump.Parse(comment, rule[unix.NFTA_RULE_EXPRESSIONS])
 		return []dump.Rule{{Chain: "chain " + chain, Item: parsed}}, err
 	})
 	chains := map[string]*dump.Object{}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
@@ -17,11 +18,17 @@ type Rule struct {
 	Item  Item
 }
 
-// Labels holds the labels of rules by their comment: equal comments share one string.
-type Labels map[string]string
+// NewItem returns a rule, whose content is in a form of its backend, without the comment. Only
+// whether the comment is a stamp is content: the stamp itself says who wrote the rules.
+func NewItem(comment, content string) Item {
+	if capture.IsStamp(comment) {
+		content = capture.StampPrefix + content
+	}
+	return Item{comment, content}
+}
 
-// Item reduces a rule to a label with its comment, and a hash of its expressions.
-func (l Labels) Item(comment string, expressions []byte) (Item, error) {
+// Parse reduces a rule of nf_tables to its comment, and a hash of its expressions.
+func Parse(comment string, expressions []byte) (Item, error) {
 	var all Sum
 	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
 		expression, err := nfnetlink.ParseAttributes(element)
@@ -29,19 +36,19 @@ func (l Labels) Item(comment string, expressions []byte) (Item, error) {
 			return err
 		}
 		name, data := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
-		if name == "counter" { // packets and bytes differ between namespaces
+		switch name {
+		case "match":
+			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // of iptables
+				return nil
+			}
+		case "counter": // packets and bytes differ between namespaces
 			data = nil
 		}
 		all.Add(name, string(data))
 		return nil
 	})
-	label, known := l[comment]
-	if !known {
-		label = RuleLabel(comment)
-		l[comment] = label
-	}
 	content := all.Sum()
-	return Item{Label: label, Content: string(content[:])}, err
+	return NewItem(comment, string(content[:])), err
 }
 
 // ElementContent returns a key followed by its flags, which mark the end of a range.
