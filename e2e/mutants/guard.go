@@ -105,7 +105,7 @@ var guardMutants = []mutant{
 	{
 		name: "guard-waits-for-the-lock-of-a-pod",
 		file: "install/guard/examine.go",
-		from: "kernel.TryOpen(w.sandbox.NetNS)",
+		from: "podnet.Open(ended, w.sandbox.NetNS)",
 		to:   "podnet.Open(ctx, w.sandbox.NetNS)",
 		by:   by(root, "e2e/guard", "TestLocked"),
 	},

@@ -20,6 +20,13 @@ import (
 // examineTimeout bounds the examination of one pod, with its wait for an ADD.
 const examineTimeout = 4 * time.Second
 
+// ended is for podnet.Open, which with it does not wait for the lock.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
 // examiner examines one pod at a time. What it knows of a pod is in the pod's watched.
 type examiner struct {
 	settings   Settings
@@ -42,7 +49,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	if found.Code != "" {
 		return found, kernel.Observation{}
 	}
-	netns, err := kernel.TryOpen(w.sandbox.NetNS)
+	netns, err := podnet.Open(ended, w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // an ADD or a DEL runs
 		return w.lastFinding(), kernel.Observation{}
 	}

@@ -17,15 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
-
-// TryOpen is podnet.Open that does not wait for the lock.
-func TryOpen(path string) (*podnet.Namespace, error) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	return podnet.Open(ended, path)
-}
 
 // generation returns the number of commits to nf_tables in the calling thread's
 // namespace, by any program: while it is unchanged, so is every rule, except for those of
