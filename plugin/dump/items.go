@@ -3,9 +3,6 @@
 package dump
 
 import (
-	"slices"
-	"strings"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -16,6 +13,15 @@ import (
 type Rule struct {
 	Chain string
 	Item  Item
+}
+
+// ByChain returns the rules of each chain, in their order.
+func ByChain(rules []Rule) map[string][]Item {
+	chains := map[string][]Item{}
+	for _, rule := range rules {
+		chains[rule.Chain] = append(chains[rule.Chain], rule.Item)
+	}
+	return chains
 }
 
 // NewItem returns a rule, whose content is in a form of its backend, without the comment. Only
@@ -61,7 +67,3 @@ func ElementContent(key, flags []byte) string {
 
 // flagsLength is the length of NFTA_SET_ELEM_FLAGS.
 const flagsLength = 4
-
-func SortItems(items []Item) {
-	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(a.Content, b.Content) })
-}

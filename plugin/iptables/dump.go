@@ -70,10 +70,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 // objectsOf returns our chains, and other chains with rules, as objects with their
 // rules.
 func objectsOf(t xtables.Table, chains []string, rules []dump.Rule) []dump.Object {
-	items := map[string][]dump.Item{}
-	for _, rule := range rules {
-		items[rule.Chain] = append(items[rule.Chain], rule.Item)
-	}
+	items := dump.ByChain(rules)
 	var objects []dump.Object
 	for _, chain := range slices.Sorted(slices.Values(chains)) {
 		if isOurs(chain) || len(items[chain]) > 0 {

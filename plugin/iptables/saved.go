@@ -116,22 +116,18 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 // in front of the comment stays, so a rule with another match that only looks like a comment
 // equals none of ours.
 func cutComment(rule string) (rest, comment string) {
-	before, after, found := strings.Cut(rule, "-m comment --comment ")
-	if !found {
-		return rule, ""
-	}
-	quoted, isQuoted := strings.CutPrefix(after, `"`)
-	if !isQuoted {
-		word, after, _ := strings.Cut(after, " ")
-		return before + after, word
-	}
+	before, after, _ := strings.Cut(rule, "-m comment --comment ")
 	var text strings.Builder
-	i := 0
-	for ; i < len(quoted) && quoted[i] != '"'; i++ {
-		if quoted[i] == '\\' && i+1 < len(quoted) {
-			i++
+	for isQuoted := false; after != "" && (isQuoted || after[0] != ' '); after = after[1:] {
+		switch {
+		case after[0] == '"':
+			isQuoted = !isQuoted
+		case after[0] == '\\' && len(after) > 1:
+			after = after[1:]
+			fallthrough
+		default:
+			text.WriteByte(after[0])
 		}
-		text.WriteByte(quoted[i])
 	}
-	return before + strings.TrimLeft(quoted[i:], `" `), text.String()
+	return before + strings.TrimPrefix(after, " "), text.String()
 }

@@ -55,14 +55,14 @@ func TestParseSaved(t *testing.T) {
 func TestCutComment(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string][2]string{
-		"-p tcp -j RETURN":                                     {"-p tcp -j RETURN", ""},
-		"-p tcp -m comment --comment a -j RETURN":              {"-p tcp -j RETURN", "a"},
-		`-p tcp -m comment --comment "a b" -j RETURN`:          {"-p tcp -j RETURN", "a b"},
-		`-p tcp -m comment --comment "\" -j DROP \\" -j RETURN`: {"-p tcp -j RETURN", `" -j DROP \`},
-		`-p tcp -j RETURN -m comment --comment "a b"`:          {"-p tcp -j RETURN ", "a b"},
-		`-p tcp -m comment --comment "a`:                       {"-p tcp ", "a"},
-		"-p tcp -m comment --comment ":                         {"-p tcp ", ""},
-		`-p tcp -m comment --comment a -m comment --comment b`: {"-p tcp -m comment --comment b", "a"},
+		"-p tcp -j RETURN":                                       {"-p tcp -j RETURN", ""},
+		"-p tcp -m comment --comment a -j RETURN":                {"-p tcp -j RETURN", "a"},
+		`-p tcp -m comment --comment "a b" -j RETURN`:            {"-p tcp -j RETURN", "a b"},
+		`-p tcp -m comment --comment "\" -j DROP \\" -j RETURN`:  {"-p tcp -j RETURN", `" -j DROP \`},
+		`-p tcp -j RETURN -m comment --comment "a b"`:            {"-p tcp -j RETURN ", "a b"},
+		`-p tcp -m comment --comment "a`:                         {"-p tcp ", "a"},
+		"-p tcp -m comment --comment ":                           {"-p tcp ", ""},
+		`-p tcp -m comment --comment a -m comment --comment b`:   {"-p tcp -m comment --comment b", "a"},
 		`-p tcp -m string --string "-m comment --comment " -j X`: {`-p tcp -m string --string "`, " -j X"},
 	} {
 		if rest, comment := cutComment(rule); rest != want[0] || comment != want[1] {
