@@ -33,7 +33,7 @@ func (b baseline) isKnown() bool { return b.Stamp != "" }
 // confirmBy replaces an unknown or unconfirmed baseline by the record of the
 // sandbox's ADD. The agent may write that after the first examination.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
-	if b.isKnown() && !b.Unconfirmed || historyDir == "" {
+	if b.isKnown() && !b.Unconfirmed {
 		return
 	}
 	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
