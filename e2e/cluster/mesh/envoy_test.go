@@ -20,11 +20,12 @@ import (
 )
 
 // stockEnvoy are settings with which istiod sends only what the release of Envoy's own
-// project knows. Istio's build of Envoy has four more filters.
+// project has. Without the first two, Envoy rejects clusters and listeners, without the third
+// all listeners, and the pod does not become ready.
 var stockEnvoy = suite.IstiodSettings(
-	"env.PILOT_ENABLE_METADATA_EXCHANGE=false", // istio.metadata_exchange and istio.peer_metadata, which tell metrics the peer's labels
-	"env.PILOT_ENABLE_ALPN_FILTER=false",       // istio.alpn, by which a proxy finds out that the port of a Service speaks HTTP
-	"telemetry.enabled=false",                  // istio.stats, the metrics
+	"env.PILOT_ENABLE_METADATA_EXCHANGE=false", // istio.metadata_exchange of TCP and HTTP, and the ALPN istio-peer-exchange
+	"env.PILOT_ENABLE_ALPN_FILTER=false",       // istio.alpn, without which a server sees HTTP only at ports that are named so
+	"telemetry.enabled=false",                  // istio.stats, Istio's metrics
 
 	"env.ISTIO_DUAL_STACK=true", // Envoy listens in both families, as the stand-in does
 	"meshConfig.accessLogFile=/dev/stdout",

@@ -49,7 +49,9 @@ func (m envoyMesh) repair(t *testing.T) {
 	lab.Eventually(t, func() error { return m.CheckCaptured(t.Context(), m.Get(t, "client")) })
 	m.expectMutualTLS(t)
 	answered := m.answers(t, "client")[before:]
-	reset := func(answer string) bool { return strings.HasSuffix(answer, "connection reset by peer") || strings.HasSuffix(answer, "EOF") }
+	reset := func(answer string) bool {
+		return strings.HasSuffix(answer, "connection reset by peer") || strings.HasSuffix(answer, "EOF")
+	}
 	if !slices.ContainsFunc(answered, reset) {
 		t.Errorf("without rules, no request failed: %q", answered)
 	}
