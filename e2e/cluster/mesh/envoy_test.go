@@ -76,7 +76,8 @@ func startEnvoyMesh(t *testing.T) envoyMesh {
 	t.Helper()
 	m := envoyMesh{Namespace: c.NewNamespace(t, suite.Restricted, cluster.Injected)}
 	m.Kubectl(t, envoyObjects, "apply", "--filename=-")
-	m.services = strings.Fields(m.Kubectl(t, "", "get", "service", "server", "-o", "jsonpath={.spec.clusterIPs[0]} {.spec.clusterIPs[1]}"))
+	ips := m.Kubectl(t, "", "get", "service", "server", "-o", "jsonpath={.spec.clusterIPs[0]} {.spec.clusterIPs[1]}")
+	m.services = strings.Fields(ips)
 	server := withEnvoy(suite.NewPod("server", c.Nodes[1].Name, "web", ":8080", ":8081"))
 	grace := int64(60)
 	server.Spec.TerminationGracePeriodSeconds = &grace
@@ -139,7 +140,8 @@ func (m envoyMesh) next(t *testing.T, after, want int) (answers []string) {
 func (m envoyMesh) expectIdentity(t *testing.T, answers []string) {
 	t.Helper()
 	for _, answer := range answers {
-		if !strings.HasPrefix(answer, "200 server-") || !strings.Contains(answer, "By="+m.identity("server")+";") || !strings.Contains(answer, "URI="+m.identity("client")) {
+		by, uri := "By="+m.identity("server")+";", "URI="+m.identity("client")
+		if !strings.HasPrefix(answer, "200 server-") || !strings.Contains(answer, by) || !strings.Contains(answer, uri) {
 			t.Errorf("the client was answered %q", answer)
 		}
 	}
