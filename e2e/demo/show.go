@@ -54,7 +54,7 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 			addresses = append(addresses, address)
 		}
 	}
-	if decision, err = decision.At(addresses); err != nil {
+	if decision, err = decision.At(addresses, nil); err != nil {
 		return err
 	}
 	if exemption := decision.Exemption; exemption.Cause != "" {

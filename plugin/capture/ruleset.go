@@ -51,6 +51,8 @@ type Hook string
 
 const (
 	Prerouting  Hook = "PREROUTING"
+	Input       Hook = "INPUT"
+	Forward     Hook = "FORWARD"
 	Output      Hook = "OUTPUT"
 	Postrouting Hook = "POSTROUTING"
 )
@@ -85,6 +87,9 @@ type Match struct {
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
+	ICMPType uint8 `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names; 0 is any
+	HopLimit uint8 `json:",omitzero"` // IPv6's; 0 is any
+
 	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any
 	ExceptMark     uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
 	ConnMark       uint32 `json:",omitzero"` // the connection's mark; 0 is any
@@ -99,6 +104,7 @@ type Match struct {
 	Invalid     bool `json:",omitzero"` // it assigns the packet to none
 	Unconfirmed bool `json:",omitzero"` // it is the first packet of its entry (IPS_CONFIRMED is not set): nat is still to decide
 	Original    bool `json:",omitzero"` // the packet comes from its client
+	Answer      bool `json:",omitzero"` // the packet comes from its server
 	Translated  bool `json:",omitzero"` // nat changed its destination
 	Assured     bool `json:",omitzero"` // both ends have sent
 }
@@ -112,6 +118,12 @@ func (m Match) OnlyFamily() Family {
 		if list.Values[0].Addr().Is4() {
 			return IPv4
 		}
+		return IPv6
+	}
+	switch m.Protocol {
+	case ICMP:
+		return IPv4
+	case ICMPv6:
 		return IPv6
 	}
 	return m.Family
@@ -148,8 +160,10 @@ const (
 type Protocol string
 
 const (
-	TCP Protocol = "tcp"
-	UDP Protocol = "udp"
+	TCP    Protocol = "tcp"
+	UDP    Protocol = "udp"
+	ICMP   Protocol = "icmp"
+	ICMPv6 Protocol = "ipv6-icmp"
 )
 
 // Verdict is what happens to a matching packet.
