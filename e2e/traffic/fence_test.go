@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// fencedPod is an Istio pod whose application has no capability.
+func fencedPod(annotations, env map[string]string) *corev1.Pod {
+	pod := injected(spelled(annotations), env)
+	if pod.Annotations["capture-cni.io/fence"] == "" {
+		pod.Annotations["capture-cni.io/fence"] = "true"
+	}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		RunAsUser: new(int64(app.UID)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	return pod
+}
+
+func onlyIPv6(d dst) dst { return dst{"", d[ipv6]} }
+
+// behindFence is what every fenced pod with a dual-stack proxy meets.
+var behindFence = []probe{
+	out(app, external, 80, outbound), out(app, external, 53, outbound), out(app, external, 15020, direct), in(podIP, 8080, inbound),
+	in(podIP, 15020, direct), in(podIP, 15008, direct), out(proxy, external, 80, direct), out(proxy, podIP, 15008, direct),
+	udp(out(proxy, external, 53, direct)), udp(out(app, external, 53, refused)), udp(out(app, external, 15020, refused)), udp(out(app, secondPeer, 80, refused)),
+	udp(in(podIP, 8080, dropped)), udp(in(podIP, 15020, dropped)), udp(in(secondIP, 15008, dropped)),
+	out(app, localhost, 8080, direct), out(app, podIP, 8080, direct), udp(out(app, localhost, 53, direct)), udp(out(app, podIP, 8080, direct)),
+	{by: proxy, from: proxySource, to: podIP, port: 8080, want: direct},
+}
+
+var fenceScenarios = []scenario{
+	{name: "redirect", probes: append(slices.Clone(behindFence), out(proxy, podIP, 8080, inbound))},
+	{name: "tproxy", annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"}, probes: behindFence},
+	{
+		name: "excluded and included", annotations: map[string]string{
+			"excludeOutboundPorts": "8080", "excludeInboundPorts": "8081", "includeOutboundIPRanges": included[ipv4] + "/32," + included[ipv6] + "/128",
+		},
+		probes: []probe{
+			out(app, external, 8080, direct), udp(out(app, external, 8080, refused)), out(app, external, 80, refused), out(app, included, 80, outbound),
+			in(podIP, 8081, direct), udp(in(podIP, 8081, dropped)), in(podIP, 8080, inbound),
+		},
+	},
+	{
+		name: "nothing captured inbound", annotations: map[string]string{"includeInboundPorts": "", "excludeInboundPorts": "8081"},
+		probes: []probe{in(podIP, 8080, dropped), in(podIP, 15020, dropped), out(app, external, 80, outbound), out(app, podIP, 8080, direct)},
+	},
+	{
+		name: "openings", annotations: map[string]string{
+			"includeOutboundIPRanges": "", "includeInboundPorts": "15006", "capture-cni.io/fence-allow": "out:udp:53@" + external[ipv4] + "/32,out:udp:53@" +
+				external[ipv6] + "/128,out:tcp:80@10.77.0.0/16,out:tcp:80@fd77::/32,in:udp:8080@0.0.0.0/0,in:udp:8080@::/0,in:tcp:8080-8081@0.0.0.0/0,in:tcp:8080-8081@::/0",
+		},
+		probes: []probe{
+			udp(out(app, external, 53, direct)), udp(out(app, external, 80, refused)), udp(out(app, excluded, 53, refused)), out(app, external, 80, direct),
+			out(app, external, 53, refused), out(app, excluded, 80, refused), udp(in(podIP, 8080, direct)), udp(in(podIP, 15020, dropped)),
+			in(podIP, 8080, direct), in(podIP, 8081, direct), in(podIP, 15020, dropped),
+		},
+	},
+	{
+		name: "DNS", env: map[string]string{"ISTIO_META_DNS_CAPTURE": "true"},
+		probes: []probe{
+			udp(out(app, external, 53, resolver)), out(app, external, 53, resolver), udp(out(app, localhost, 53, resolver)), udp(out(proxy, external, 53, direct)),
+			udp(out(app, external, 80, refused)),
+		},
+	},
+	{
+		name: "IPv6 is not captured", env: map[string]string{"ISTIO_DUAL_STACK": "false"},
+		probes: []probe{
+			out(app, onlyIPv6(external), 80, refused), in(onlyIPv6(podIP), 8080, dropped), out(proxy, onlyIPv6(external), 80, direct),
+			out(app, onlyIPv6(external), 15020, direct), udp(out(app, onlyIPv6(external), 53, refused)), out(app, onlyIPv4(external), 80, outbound),
+			out(app, onlyIPv6(podIP), 8080, direct),
+		},
+	},
+}
+
+// TestFence proves the fence by packets.
+func TestFence(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		var probes []probe
+		for _, s := range fenceScenarios {
+			probes = append(probes, s.probes...)
+		}
+		w := newWorld(t, ports(probes), istioMesh)
+		lab.Check(t, w.pod.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 65535"), 0o644) }))
+		for _, s := range fenceScenarios {
+			t.Run(s.name, func(t *testing.T) {
+				env := map[string]string{"ISTIO_DUAL_STACK": "true"}
+				for name, value := range s.env {
+					env[name] = value
+				}
+				w.capture(t, backend, decide(t, fencedPod(s.annotations, env), config.DefaultSettings()))
+				isDropped := func(p probe) bool { return p.want == dropped }
+				w.probeAll(t, slices.DeleteFunc(slices.Clone(s.probes), isDropped)...)
+				w.expectSilence(t, slices.DeleteFunc(slices.Clone(s.probes), func(p probe) bool { return !isDropped(p) }))
+				for _, f := range bothFamilies {
+					w.ping(t, app, external, f, false)
+					w.ping(t, app, podIP, f, true)
+					w.ping(t, proxy, external, f, true)
+				}
+			})
+		}
+	})
+}
+
+// expectSilence expects no answer, within the time that one takes many times over.
+func (w world) expectSilence(t *testing.T, probes []probe) {
+	t.Helper()
+	var connections []lab.Connection
+	for _, p := range probes {
+		for _, to := range p.to {
+			if to != "" {
+				c := lab.Connection{Network: map[bool]string{false: "tcp", true: "udp"}[p.udp], Limit: time.Second}
+				c.To = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(p.port))
+				connections = append(connections, c)
+			}
+		}
+	}
+	replies, err := w.peer.AskAll(connections)
+	lab.Check(t, err)
+	for i, reply := range replies {
+		if !isTimeout(reply.Err) && !errors.Is(reply.Err, unix.EINPROGRESS) {
+			t.Errorf("%s %s: answered by %s, %v", connections[i].Network, connections[i].To, reply.Answer.Server, reply.Err)
+		}
+	}
+}
+
+// ping sends an echo request, which waits for an answer, by a socket without a capability.
+func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool) {
+	t.Helper()
+	domain, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, byte(8)
+	if f == ipv6 {
+		domain, protocol, request = unix.AF_INET6, unix.IPPROTO_ICMPV6, 128
+	}
+	process, err := w.pod.Start(by)
+	lab.Check(t, err)
+	defer process.Close()
+	err = process.Do(func() error {
+		fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		timeout := unix.Timeval{Sec: 5}
+		if !answered {
+			timeout = unix.Timeval{Sec: 1}
+		}
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+			return err
+		}
+		if err := unix.Sendto(fd, []byte{request, 0, 0, 0, 0, 1, 0, 1}, 0, lab.Sockaddr(netip.AddrPortFrom(netip.MustParseAddr(to[f]), 0))); err != nil {
+			return err
+		}
+		_, _, err = unix.Recvfrom(fd, make([]byte, 64), 0)
+		return err
+	})
+	refused := errors.Is(err, unix.EPERM) || f == ipv6 && err == unix.EAGAIN // by IPv6, the kernel does not tell the process
+	if answered && err != nil || !answered && !refused {
+		t.Errorf("%s: a ping to %s by uid %d: got %v, answered %v", f, to[f], by.UID, err, answered)
+	}
+}
