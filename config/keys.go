@@ -64,8 +64,8 @@ func Keys(c *NetConf) []Key {
 			Meaning: "further runtime classes that share the node's kernel",
 		},
 		{
-			Name: "fenceLimit", Type: "`*` or list of exceptions", Default: "*", set: into(&c.Capture.FenceLimit, openings),
-			Meaning: "the widest exceptions that a pod's [fence](fence.md) may have",
+			Name: "fenceLimit", Type: "list of exceptions", Default: `["*"]`, set: into(&c.Capture.FenceLimit, openings),
+			Meaning: "the widest exceptions that a pod's [fence](fence.md) may have; `*`: any",
 		},
 		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient", set: into(&c.Status, oneOf(StatusLenient, StatusStrict)),

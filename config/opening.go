@@ -56,18 +56,20 @@ func Permits(limit []Opening, o Opening) bool {
 	})
 }
 
-// openings reads a list, or "*", which is nil. A list is not nil, even if it is empty.
+// openings reads a list, which is nil if an element permits any opening, and not nil without
+// an element.
 func openings(raw json.RawMessage) ([]Opening, error) {
-	if string(raw) == `"*"` {
-		return nil, nil
-	}
+	every := false
 	list, err := each(func(raw json.RawMessage) (Opening, error) {
 		text, err := typed[string](raw, "an exception in quotes")
-		if err != nil {
+		if every = every || text == "*"; err != nil || text == "*" {
 			return Opening{}, err
 		}
 		return ParseOpening(text)
 	})(raw)
+	if every {
+		return nil, err
+	}
 	return append([]Opening{}, list...), err
 }
 

@@ -21,15 +21,15 @@ const (
 // fenceAnnotations decide in every mesh, and do not make a pod one of any.
 func fenceAnnotations() []Annotation {
 	return []Annotation{
-		{annotationFence, "`true`, `strict`, `false`", "`false`", "packets that are neither captured nor the proxy's are refused; `strict`: also exclusions"},
-		{annotationFenceAllow, "`DIRECTION:PROTOCOL:PORTS@CIDR`, comma-separated", "empty", "exceptions from the fence, such as `out:udp:53@10.96.0.10/32`"},
+		{
+			annotationFence, "`true`, `strict`, `false`", "`false`",
+			"packets that are neither captured nor the proxy's are refused; with `strict`, exclusions fail the pod",
+		},
+		{annotationFenceAllow, "`DIRECTION:PROTOCOL:PORTS@CIDR`", "empty", "exceptions from the fence, comma-separated"},
 	}
 }
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
-
-// FenceAnnotations returns the annotations of a fence, for the reference's table.
-func FenceAnnotations() []Annotation { return fenceAnnotations() }
 
 // Fence refuses the packets of a pod that are neither captured, nor its proxy's, nor on
 // loopback, nor TCP of an exclusion, nor of one of the openings.
@@ -118,8 +118,8 @@ func (d *decider) checkNoExclusions(in Intent) {
 	more("interfaces", len(in.ExcludeInterfaces) > 0)
 	more("groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0)
 	if len(found) > 0 {
-		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or by netconf.mesh: remove the exclusions, or set true",
-			annotationFence, strings.Join(found, ", "))
+		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or by netconf.mesh: "+
+			"remove the exclusions, or set true", annotationFence, strings.Join(found, ", "))
 	}
 }
 

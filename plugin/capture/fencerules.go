@@ -23,6 +23,8 @@ const (
 	chainFenceIn   = "ISTIO_FENCE_IN"
 	chainFenceICMP = "ISTIO_FENCE_ICMP"
 	prefixFence    = "ISTIO_FENCE_"
+
+	listFence = "fence_allow_" // and the number of the exception
 )
 
 var (
@@ -186,7 +188,7 @@ type opening struct {
 func (b *builder) openings() (list []opening) {
 	for i, o := range b.Fence.Openings {
 		list = append(list, opening{
-			Match{Protocol: Protocol(o.Protocol)}, o.Inbound, one(PortRange{o.First, o.Last}), named(fmt.Sprintf("fence_allow_%d", i), o.Ranges),
+			Match{Protocol: Protocol(o.Protocol)}, o.Inbound, one(PortRange{o.First, o.Last}), named(fmt.Sprint(listFence, i), o.Ranges),
 		})
 	}
 	return list

@@ -99,7 +99,8 @@ func matchArguments(m capture.Match) []string {
 	if m.Protocol != "" {
 		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
 	}
-	if option := map[capture.Protocol]string{capture.ICMP: "icmp --icmp-type", capture.ICMPv6: "icmp6 --icmpv6-type"}[m.Protocol]; m.ICMPType != 0 {
+	if m.ICMPType != 0 {
+		option := map[capture.Protocol]string{capture.ICMP: "icmp --icmp-type", capture.ICMPv6: "icmp6 --icmpv6-type"}[m.Protocol]
 		times([]string{fmt.Sprintf(" -m %s %d", option, m.ICMPType)})
 	}
 	times(portArguments(m))
