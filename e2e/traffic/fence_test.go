@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/kernel"
 )
 
 // fencedPod is an Istio pod whose application has no capability.
@@ -168,5 +170,42 @@ func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool)
 	refused := errors.Is(err, unix.EPERM) || f == ipv6 && err == unix.EAGAIN // by IPv6, the kernel does not tell the process
 	if answered && err != nil || !answered && !refused {
 		t.Errorf("%s: a ping to %s by uid %d: got %v, answered %v", f, to[f], by.UID, err, answered)
+	}
+}
+
+// TestFenceEndsConnections repairs a pod that lost its fence: what began without it ends.
+func TestFenceEndsConnections(t *testing.T) {
+	lab.RequireRoot(t)
+	w := newWorld(t, []int{80}, istioMesh)
+	rs := decide(t, fencedPod(nil, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings())
+	netns := open(t, w.pod, config.NFTables)
+	for _, f := range bothFamilies {
+		var listener net.Listener
+		w.peer.Within(t, func() (err error) {
+			listener, err = net.Listen("tcp", net.JoinHostPort(external[f], "4444"))
+			return err
+		})
+		defer listener.Close()
+		conn, err := w.pod.Dial(app, "", listener.Addr().String())
+		lab.Check(t, err)
+		defer conn.Close()
+		served, err := listener.Accept()
+		lab.Check(t, err)
+		defer served.Close()
+		lost, err := kernel.Replace(t.Context(), netns.Namespace, rs)
+		if err != nil || lost == nil {
+			t.Fatalf("%s: the repair says %v, %v", f, lost, err)
+		}
+		_, err = conn.Write([]byte("data"))
+		lab.Check(t, err)
+		lab.Check(t, conn.SetReadDeadline(time.Now().Add(lab.Patience)))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%s: the connection goes on: %v", f, err)
+		}
+		lab.Check(t, served.SetReadDeadline(time.Now().Add(100*time.Millisecond))) // the reset came after the data
+		if n, err := served.Read(make([]byte, 8)); n > 0 || !isTimeout(err) {
+			t.Errorf("%s: %d bytes left the pod, %v", f, n, err)
+		}
+		lab.Check(t, netns.Namespace.Remove(t.Context()))
 	}
 }

@@ -52,7 +52,10 @@ func Fenced(annotations map[string]string) bool {
 
 // readFence reads the keys of a fence, which any mesh's pod can have.
 func (d *decider) readFence(in *Intent) {
-	for _, key := range d.unknownKeys() {
+	for _, key := range slices.Sorted(maps.Keys(d.pod.Annotations)) {
+		if isFenceKey(key) || d.mesh.decides(key) {
+			continue
+		}
 		if meant := d.mesh.misspelt(key); isFenceKey(meant) || strings.HasPrefix(key, annotationFence) {
 			d.keyFault(key, "there is no such key: expected "+cmp.Or(meant, annotationFence))
 		}

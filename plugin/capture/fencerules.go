@@ -61,7 +61,7 @@ func (b *builder) fenceOut() {
 	b.chain(Filter, chainFenceOut)
 	// The answer to a packet in another host's name would leave the pod by the same entry.
 	forged := Match{ToLo: true, ForeignSource: true, Original: true} // the kernel's resets are answers
-	if b.transparent() { // the proxy connects in its clients' names
+	if b.transparent() {                                             // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, fenced, "sent in another host's name")

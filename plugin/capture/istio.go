@@ -65,7 +65,7 @@ func istio() *mesh {
 		exclusions: []string{
 			annotationExcludeInboundPorts, annotationExcludeOutboundPorts, annotationExcludeOutboundRanges, annotationExcludeInterfaces,
 		},
-		variables:  []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
+		variables: []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
 		label: func(labels, annotations map[string]string) {
 			if value, ok := labels[annotationInject]; ok { // it overrides the annotation
 				annotations[annotationInject] = value

@@ -36,6 +36,11 @@ func (rs Ruleset) NeedsProxySource() bool {
 	})
 }
 
+// HasFence reports whether the rules are those of a fenced pod.
+func (rs Ruleset) HasFence() bool {
+	return slices.ContainsFunc(rs.Chains, func(c Chain) bool { return c.Name == ChainFence })
+}
+
 // Table is the netfilter table a chain belongs to, in iptables' sense.
 type Table string
 
