@@ -358,3 +358,29 @@ func TestPeerUID(t *testing.T) {
 		t.Error("no error for a closed connection")
 	}
 }
+
+// TestFenceOfEarlierRelease refuses the pod of an agent that leaves out a fence's values.
+func TestFenceOfEarlierRelease(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{capture.PodVersion - 1, capture.PodVersion} {
+		a := serve(t, func(conn net.Conn) {
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
+			var request lookup.Request
+			if err != nil || json.Unmarshal(document, &request) != nil {
+				return
+			}
+			answer := lookup.Answer{Version: version}
+			if request.Version == version {
+				answer = ofVersion(version)
+				answer.Pod.Annotations = map[string]string{"capture-cni.io/fence": ""}
+			}
+			document, _ = json.Marshal(answer)
+			_ = lookup.WriteMessage(conn, document)
+		})
+		_, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
+		if (err == nil) != (version == capture.PodVersion) {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+}
