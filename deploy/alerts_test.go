@@ -239,7 +239,7 @@ func TestRunbook(t *testing.T) {
 		if !sentence.MatchString(meaning) {
 			t.Errorf("runbook.md: the section %s does not begin with what the alert means: %q", rule.Alert, meaning)
 		}
-		for _, part := range []string{"**Look at** ", "\n**Do** "} {
+		for _, part := range []string{"**Check** ", "\n**Then** "} {
 			if !strings.Contains(steps, part) {
 				t.Errorf("runbook.md: the section %s lacks %s", rule.Alert, part)
 			}

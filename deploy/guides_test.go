@@ -35,10 +35,10 @@ func guideTexts(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestGuardGuide wants an item of a list for each state of a pod, and for each cause of
-// the state exempt.
-func TestGuardGuide(t *testing.T) {
-	guide := read(t, "guides/guard.md")
+// TestStatesAreExplained wants a row of the findings for each state of a pod, and for each
+// cause of the state exempt.
+func TestStatesAreExplained(t *testing.T) {
+	findings := read(t, "reference/findings.md")
 	var words []string
 	for _, state := range report.PodStates() {
 		words = append(words, string(state))
@@ -47,8 +47,8 @@ func TestGuardGuide(t *testing.T) {
 		words = append(words, string(cause))
 	}
 	for _, word := range words {
-		if !strings.Contains(guide, "\n- `"+word+"`: ") {
-			t.Errorf("guides/guard.md has no item for %s", word)
+		if !strings.Contains(findings, "\n| `"+word+"` | ") {
+			t.Errorf("reference/findings.md has no row for %s", word)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func tableRows(t *testing.T, section string) map[string][]string {
 		first, second := "", ""
 		cells := strings.Split(line, "|")
 		switch {
-		case len(cells) >= 4 && strings.HasPrefix(line, "|`"):
+		case len(cells) >= 4 && strings.HasPrefix(line, "| `"):
 			first, second = cells[1], cells[2]
 		case strings.HasPrefix(line, "Both charts have "):
 			for _, match := range code.FindAllStringSubmatch(line, -1) {

@@ -120,7 +120,7 @@ func expectDirectories(t *testing.T, set appsv1.DaemonSet) {
 // TestPlatforms compares directories and sockets with the table in reference/platforms.md,
 // and the sockets with those that an agent without the chart tries.
 func TestPlatforms(t *testing.T) {
-	_, table, _ := strings.Cut(read(t, "reference/platforms.md"), "|platform|")
+	_, table, _ := strings.Cut(read(t, "reference/platforms.md"), "| platform |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	passed := map[string]bool{}
 	for _, platform := range platforms {

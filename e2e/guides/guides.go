@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Block is a fenced block of a guide.
+// Block is a fenced block of a guide, or a manifest next to the guides.
 type Block struct {
 	Guide    string // its path below deploy, as guides/install.md
 	Section  string // the heading that it is under
@@ -29,10 +29,11 @@ func (c Command) String() string {
 	return fmt.Sprintf("%s, section %q: %s", c.Guide, c.Section, c.Text)
 }
 
-// Blocks returns the fenced blocks of all guides; project is the project's directory.
+// Blocks returns the fenced blocks of all guides, and the manifests next to them; project is
+// the project's directory.
 func Blocks(project string) (blocks []Block, err error) {
 	deploy := filepath.Join(project, "deploy")
-	paths, err := filepath.Glob(filepath.Join(deploy, "guides", "*.md"))
+	paths, err := filepath.Glob(filepath.Join(deploy, "guides", "*"))
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +52,9 @@ func Blocks(project string) (blocks []Block, err error) {
 }
 
 func parse(guide, text string) (blocks []Block) {
+	if filepath.Ext(guide) == ".yaml" {
+		return []Block{{Guide: guide, Language: "yaml", Text: text}}
+	}
 	section, open := "", false
 	for line := range strings.Lines(text) {
 		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")

@@ -27,7 +27,7 @@ var guideMutants = []mutant{
 	},
 	{
 		name: "guide-for-flux-has-a-value-that-the-chart-refuses",
-		file: "deploy/guides/install.md",
+		file: "deploy/guides/flux.yaml",
 		from: "  values:\n    platform: plain",
 		to:   "  values:\n    plattform: plain",
 		by:   by(unit, "deploy", "TestManifests"),

@@ -29,10 +29,11 @@ func readResults(t *testing.T) (all tables.Results) {
 }
 
 // resultTable returns some columns of the tables that have them all, without the rows of
-// which a cell begins with a prefix. A document needs at least a row.
+// which a cell matches an expression. A document needs at least a row.
 func resultTable(t *testing.T, r tables.Results, without string, columns ...string) string {
 	t.Helper()
-	text, count := "|"+strings.Join(columns, "|")+"|\n|"+strings.Repeat("---|", len(columns))+"\n", 0
+	dropped := regexp.MustCompile("^(" + without + ")")
+	text, count := "| "+strings.Join(columns, " | ")+" |\n|"+strings.Repeat("---|", len(columns))+"\n", 0
 	for _, table := range r.Tables {
 		indices := make([]int, len(columns))
 		for i, column := range columns {
@@ -42,12 +43,12 @@ func resultTable(t *testing.T, r tables.Results, without string, columns ...stri
 			continue
 		}
 		for _, row := range table.Rows {
-			if without != "" && slices.ContainsFunc(row, func(cell string) bool { return strings.HasPrefix(cell, without) }) {
+			if without != "" && slices.ContainsFunc(row, dropped.MatchString) {
 				continue
 			}
 			count++
 			for _, index := range indices {
-				text += "|" + row[index]
+				text += "| " + row[index] + " "
 			}
 			text += "|\n"
 		}
@@ -75,7 +76,7 @@ func TestPlots(t *testing.T) {
 			t.Errorf("%s.svg has %d bars, want %d", plot, len(bars), len(rows))
 		}
 		for _, row := range rows {
-			cells := strings.Split(strings.Trim(row, "|"), "|")
+			cells := strings.Split(strings.Trim(row, "| "), " | ")
 			last := len(cells) - 1
 			if want := "<title>" + strings.Join(cells[:last], ", ") + ": " + cells[last] + "</title>"; !strings.Contains(drawn, want) {
 				t.Errorf("%s.svg has no bar %q: draw it again with `go run -C e2e/bench ./plots`", plot, want)
@@ -124,12 +125,12 @@ func TestReadmeFigures(t *testing.T) {
 		{"API requests for a meshed pod", "INSTEAD OF", "REQUESTS", "", one},
 		{"network setup of 100 pods, relative to no capture", "AT ONCE", "x FIRST", "", crowd},
 	} {
-		want := "\n|" + tt.row
+		want := "\n| " + tt.row
 		table := resultTable(t, readResults(t), "", tt.first, tt.column)
 		for _, name := range tt.measured {
-			_, figure, _ := strings.Cut(table, "\n|"+name+"|")
-			figure, _, _ = strings.Cut(figure, "|")
-			want += "|" + figure + tt.unit
+			_, figure, _ := strings.Cut(table, "\n| "+name+" | ")
+			figure, _, _ = strings.Cut(figure, " |")
+			want += " | " + figure + tt.unit
 		}
 		if !strings.Contains(readme, want) {
 			t.Errorf("README.md has no row%s", want)

@@ -66,11 +66,11 @@ func TestGuaranteesAreProved(t *testing.T) {
 			if item[1] != fmt.Sprint(i+1) {
 				t.Errorf("section %q: item %s is the %d. one", list.section, item[1], i+1)
 			}
-			if !strings.Contains(proofs, "\n|"+list.name+" "+item[1]+"|") {
+			if !strings.Contains(proofs, "\n| "+list.name+" "+item[1]+" |") {
 				t.Errorf("e2e/PROOFS.md has no row for %s %s", list.name, item[1])
 			}
 		}
-		if rows := strings.Count(proofs, "\n|"+list.name+" "); rows != len(items) {
+		if rows := strings.Count(proofs, "\n| "+list.name+" "); rows != len(items) {
 			t.Errorf("e2e/PROOFS.md has %d rows for %d items of section %q", rows, len(items), list.section)
 		}
 	}

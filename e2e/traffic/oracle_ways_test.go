@@ -21,8 +21,8 @@ var rememberedWays = []struct {
 	memories []memory
 	open     func(m memory, t *testing.T, w world, f family) bool
 }{
-	{"an entry of conntrack", waysOut, func(m memory, t *testing.T, w world, f family) bool { return len(m.out(t, w, f, app)) > 0 }},
-	{"an entry of conntrack", waysIn, memory.in},
+	{"a conntrack entry", waysOut, func(m memory, t *testing.T, w world, f family) bool { return len(m.out(t, w, f, app)) > 0 }},
+	{"a conntrack entry", waysIn, memory.in},
 	{"forged SYN", simultaneousOpens, memory.opens},
 }
 
@@ -71,7 +71,7 @@ func TestOracleWays(t *testing.T) {
 	})
 	lab.Check(t, w.pod.AddAddresses("eth0", podIP[ipv6]+"/64"))
 	answer, _, _ := w.ask(out(app, external, 80, ""), ipv6)
-	found[row{way: "IPv6 of a pod without an IPv6 address"}] = answer.Server == direct
+	found[row{way: "IPv6 in a pod without an IPv6 address"}] = answer.Server == direct
 	renameLoopback(t, w)
 	answer, _, _ = w.ask(out(app, external, 80, ""), ipv4)
 	found[row{way: "`lo` renamed"}] = answer.Server == direct

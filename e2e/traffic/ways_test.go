@@ -30,7 +30,7 @@ var openWays = []way{
 		w.serve(t, w.peer, "tcp", 80, direct)
 		return w.reaches(out(proxyUID, external, 80, "")) && w.reaches(out(proxyGID, external, 80, ""))
 	}},
-	{name: "a socket that the proxy's user made", modes: modes, try: func(t *testing.T, w world) bool {
+	{name: "a socket that the proxy's user or another pod created", modes: modes, try: func(t *testing.T, w world) bool {
 		w.serve(t, w.peer, "tcp", 80, direct)
 		// Root connects it.
 		got := ask(t, w.pod, lab.Connection{Owner: proxy, To: netip.MustParseAddrPort(external[ipv4] + ":80")})
@@ -39,7 +39,7 @@ var openWays = []way{
 	{name: "`AF_PACKET`", modes: modes, try: func(t *testing.T, w world) bool {
 		return w.arrives(t, "tcp dport 80 tcp flags & (syn | ack) == syn", func() { sendFrame(t, w) })
 	}},
-	{name: "UDP, QUIC, UDP-Lite, SCTP", modes: modes, try: func(t *testing.T, w world) bool {
+	{name: "UDP, QUIC, UDP-Lite and SCTP", modes: modes, try: func(t *testing.T, w world) bool {
 		w.serve(t, w.peer, "udp", 443, direct)
 		open := w.reaches(udp(out(app, external, 443, "")))
 		for protocol, name := range map[int]string{unix.IPPROTO_SCTP: "sctp", unix.IPPROTO_UDPLITE: "udplite"} {
@@ -47,7 +47,7 @@ var openWays = []way{
 		}
 		return open
 	}},
-	{name: "ports that are not captured", modes: modes, try: func(t *testing.T, w world) bool {
+	{name: "ports that are never captured", modes: modes, try: func(t *testing.T, w world) bool {
 		w.serve(t, w.peer, "tcp", 15020, direct)
 		open := w.reaches(out(app, external, 15020, ""))
 		for _, port := range []int{15020, 15021, 15090} {
@@ -57,12 +57,12 @@ var openWays = []way{
 		return open
 	}},
 	// Under TPROXY, it would need a transparent socket, which takes NET_ADMIN or NET_RAW.
-	{name: "the application listens at 15001 or 15006", modes: modes[:1], try: func(t *testing.T, w world) bool {
+	{name: "an application that listens at 15001 or 15006", modes: modes[:1], try: func(t *testing.T, w world) bool {
 		w.serve(t, w.pod, "tcp", 15001, direct)
 		w.serve(t, w.pod, "tcp", 15006, direct)
 		return w.reaches(out(app, external, 80, "")) && w.reaches(in(podIP, 8080, ""))
 	}},
-	{name: "the application listens at 15001 or 15006", modes: modes[:1], try: func(t *testing.T, w world) bool {
+	{name: "an application that listens at 15001 or 15006", modes: modes[:1], try: func(t *testing.T, w world) bool {
 		listener, err := w.pod.ListenTransparently(proxy, podIP[ipv4]+":15006") // Go takes 0.0.0.0 for both families
 		lab.Check(t, err)
 		t.Cleanup(func() { _ = listener.Close() })

@@ -11,7 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Messages and attributes of ctnetlink, see linux/netfilter/nfnetlink_conntrack.h.
+// Messages and attributes of ctnetlink, see linux/netfilter/nfnetlink_conntrack.h. Libraries
+// omit the status of an entry, or keep a whole dump in memory.
 const (
 	messageNew    = unix.NFNL_SUBSYS_CTNETLINK << 8
 	messageGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1

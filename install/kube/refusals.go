@@ -47,7 +47,7 @@ func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
 // NewRefusals returns Refusals with a metric of a factory.
 func NewRefusals(f *metrics.Factory) *Refusals {
-	const help = "1 after a minute of refusals of the agent's token (401) or watch (403)"
+	const help = "1 after the API server has refused the agent's token (401) or watch (403) for a minute"
 	return &Refusals{fault: f.Gauge("api_refused", help)}
 }
 

@@ -93,15 +93,15 @@ func istioAnnotations() []Annotation {
 		{annotationIncludeInboundPorts, ports, "`*`", "captured inbound TCP ports; empty: none; a list ignores every exclude"},
 		{
 			annotationExcludeInboundPorts, portList, "empty",
-			"further ports than 15020, 15021 and 15090 that `*` does not capture",
+			"inbound ports that `*` does not capture, in addition to 15020, 15021 and 15090",
 		},
-		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured also outside the included ranges"},
+		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured even outside the included ranges"},
 		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound TCP and UDP ports that are not captured"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
 		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if included"},
 		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured in either direction"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
-		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, ignored next to it"},
+		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, which takes precedence"},
 	}
 }
 

@@ -65,7 +65,7 @@ func linkerd() *mesh {
 }
 
 func linkerdAnnotations() []Annotation {
-	const ports = "ports and ranges of ports"
+	const ports = "ports, port ranges"
 	return []Annotation{
 		{annotationLinkerdVersion, "any", "absent", "written by the injector; only pods with it are in the mesh"},
 		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},

@@ -35,7 +35,7 @@ func ownKeys() *mesh {
 }
 
 func ownAnnotations() []Annotation {
-	const ports = "ports and ranges of ports"
+	const ports = "ports, port ranges"
 	return append([]Annotation{
 		{annotationProxy, "container's name", "needed", "the proxy, whose traffic is never captured"},
 		{annotationInboundPort, "port", "not captured", "the proxy's port for inbound connections"},

@@ -15,7 +15,8 @@ import (
 // same Intent.
 const rulesVersion = 5
 
-// StampPrefix begins every Stamp, of any version.
+// StampPrefix begins every Stamp, of any version. A rule's comment holds the Stamp, because
+// older kernels drop comments of tables.
 const StampPrefix = "capture-cni rules v"
 
 // Stamp identifies the Ruleset in the kernel: the version of the rules, the

@@ -33,12 +33,12 @@ func TestMigration(t *testing.T) {
 	c.InstallChart(t, "mode=auto")
 	expect(t, turnover, "capture-cni alone", ours)
 
-	guide.follow(t, "First, the list of capture-cni alone", nil)
+	guide.follow(t, "First, use only capture-cni's list", nil)
 	lab.Check(t, c.InstallIstioCNI(t.Context(), "cniConfFileName="+cluster.NetworkConf))
-	guide.follow(t, "Then istio-cni", nil)
+	guide.follow(t, "Then install istio-cni", nil)
 	waitForIstioEntry(t)
 	expect(t, turnover, "both installed again", ours)
-	guide.follow(t, "Then take capture-cni away", nil)
+	guide.follow(t, "Then remove capture-cni", nil)
 	expect(t, turnover, "istio-cni alone again", theirs)
 	expectEachCapturedOnce(t, turnover)
 	for event := range strings.Lines(turnover.Kubectl(t, "", "get", "events", "--field-selector", "reason=FailedCreatePodSandBox", "--no-headers", "--ignore-not-found")) {

@@ -4,14 +4,9 @@ package pods
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
@@ -64,29 +59,5 @@ func TestIstioInitValidates(t *testing.T) {
 		if said := n.Kubectl(t, "", "logs", "web", "--container", container); !strings.Contains(said, want) {
 			t.Errorf("%s prints %q, want %q in it", container, said, want)
 		}
-	}
-}
-
-// TestIstioInitListed runs the guide's command that lists what a migration from
-// istio-init has left to restart.
-func TestIstioInitListed(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../../../deploy/guides/migrate-istio-init.md")
-	lab.Check(t, err)
-	const list = "kubectl get pods -A -o go-template="
-	before, after := c.NewNamespace(t, cluster.InjectedWithInit), c.NewNamespace(t, cluster.Injected)
-	for _, n := range []suite.Namespace{before, after} {
-		pod := suite.Server("web", "")
-		pod.Spec.SchedulerName = "none" // it is not to run
-		pod.Spec.InitContainers = []corev1.Container{pod.Spec.Containers[0]}
-		pod.Spec.InitContainers[0].Name = "migrate"
-		n.Create(t, pod)
-	}
-	command := exec.CommandContext(t.Context(), "sh", "-c", suite.LineWith(string(guide), list))
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Join(c.Dir, "bin")+":"+os.Getenv("PATH"))
-	out, err := command.Output()
-	lab.Check(t, err)
-	if got := strings.Fields(string(out)); !slices.Contains(got, before.Name+"/web") || slices.Contains(got, after.Name+"/web") {
-		t.Errorf("the command lists %q, want %s/web and not %s/web", got, before.Name, after.Name)
 	}
 }
