@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -95,7 +96,6 @@ func TestFence(t *testing.T) {
 			probes = append(probes, s.probes...)
 		}
 		w := newWorld(t, ports(probes), istioMesh)
-		lab.Check(t, w.pod.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 65535"), 0o644) }))
 		for _, s := range fenceScenarios {
 			t.Run(s.name, func(t *testing.T) {
 				env := map[string]string{"ISTIO_DUAL_STACK": "true"}
@@ -110,6 +110,62 @@ func TestFence(t *testing.T) {
 					w.ping(t, app, external, f, false)
 					w.ping(t, app, podIP, f, true)
 					w.ping(t, proxy, external, f, true)
+				}
+			})
+		}
+	})
+}
+
+var nameserver = dst{"10.96.0.10", ""} // of the page's pods
+
+// fenceExamples are the pods of the page, each with what its packets meet.
+var fenceExamples = []struct {
+	name   string
+	probes []probe
+	silent []probe
+}{
+	{
+		"an agent's sandbox", []probe{
+			out(app, external, 80, outbound), out(app, external, 53, resolver), udp(out(app, external, 53, resolver)), udp(out(app, external, 80, refused)),
+			out(app, localhost, 80, direct), out(sidecarProxy, external, 80, direct), udp(out(sidecarProxy, external, 53, direct)),
+		}, []probe{in(podIP, 80, dropped), udp(in(podIP, 80, dropped))},
+	},
+	{
+		"enforce-redirect", []probe{
+			out(app, external, 80, outbound), out(app, nameserver, 53, direct), udp(out(app, nameserver, 53, direct)), udp(out(app, nameserver, 80, refused)),
+			udp(out(app, external, 53, refused)), out(proxy, external, 80, direct), in(onlyIPv4(podIP), 8080, direct),
+		}, []probe{in(podIP, 80, dropped), in(onlyIPv6(podIP), 8080, dropped), udp(in(podIP, 8080, dropped))},
+	},
+	{
+		"Istio without QUIC", []probe{
+			out(app, onlyIPv4(external), 443, outbound), out(app, onlyIPv6(external), 443, refused), udp(out(app, external, 443, refused)),
+			udp(out(app, nameserver, 53, direct)), udp(out(app, external, 53, refused)), out(proxy, external, 443, direct), udp(out(proxy, external, 443, direct)),
+			in(onlyIPv4(podIP), 8080, inbound), in(podIP, 15021, direct),
+		}, []probe{in(onlyIPv6(podIP), 8080, dropped), udp(in(podIP, 443, dropped))},
+	},
+}
+
+// TestFenceExamples captures the pods of the reference's page as they are written. Istio's
+// has the sidecar that the injector adds.
+func TestFenceExamples(t *testing.T) {
+	pods := examplesOf(t, "fence.md", len(fenceExamples))
+	istio, sidecar := pods[2], injected(nil, nil)
+	maps.Copy(istio.Annotations, sidecar.Annotations)
+	istio.Spec.Containers = append(istio.Spec.Containers, sidecar.Spec.Containers[1])
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for i, example := range fenceExamples {
+			t.Run(example.name, func(t *testing.T) {
+				decision, err := lab.Decide(pods[i], config.DefaultSettings(), podAddresses()...)
+				lab.Check(t, err)
+				mesh := istioMesh
+				mesh.ProxyUID, mesh.ProxyGID, mesh.OutboundPort = decision.Intent.ProxyUID, decision.Intent.ProxyUID, decision.Intent.OutboundPort
+				w := newWorld(t, ports(slices.Concat(example.probes, example.silent)), mesh)
+				lab.Check(t, w.peer.AddAddresses("lo", nameserver[ipv4]+"/32"))
+				w.capture(t, backend, decision.Rules)
+				w.probeAll(t, example.probes...)
+				w.expectSilence(t, example.silent)
+				for _, f := range bothFamilies {
+					w.ping(t, app, external, f, false)
 				}
 			})
 		}
@@ -145,6 +201,7 @@ func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool)
 	if f == ipv6 {
 		domain, protocol, request = unix.AF_INET6, unix.IPPROTO_ICMPV6, 128
 	}
+	lab.Check(t, w.pod.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 65535"), 0o644) }))
 	process, err := w.pod.Start(by)
 	lab.Check(t, err)
 	defer process.Close()
