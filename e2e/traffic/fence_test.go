@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +21,10 @@ import (
 
 // fencedPod is an Istio pod whose application has no capability.
 func fencedPod(annotations, env map[string]string) *corev1.Pod {
-	pod := injected(spelled(annotations), env)
+	return fence(injected(spelled(annotations), env))
+}
+
+func fence(pod *corev1.Pod) *corev1.Pod {
 	if pod.Annotations["capture-cni.io/fence"] == "" {
 		pod.Annotations["capture-cni.io/fence"] = "true"
 	}
@@ -194,36 +196,14 @@ func (w world) expectSilence(t *testing.T, probes []probe) {
 	}
 }
 
-// ping sends an echo request, which waits for an answer, by a socket without a capability.
+// ping expects an answer to an echo request, or that the fence refuses it.
 func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool) {
 	t.Helper()
-	domain, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, byte(8)
-	if f == ipv6 {
-		domain, protocol, request = unix.AF_INET6, unix.IPPROTO_ICMPV6, 128
+	limit := time.Second
+	if answered {
+		limit = lab.Patience
 	}
-	lab.Check(t, w.pod.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 65535"), 0o644) }))
-	process, err := w.pod.Start(by)
-	lab.Check(t, err)
-	defer process.Close()
-	err = process.Do(func() error {
-		fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		timeout := unix.Timeval{Sec: 5}
-		if !answered {
-			timeout = unix.Timeval{Sec: 1}
-		}
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-			return err
-		}
-		if err := unix.Sendto(fd, []byte{request, 0, 0, 0, 0, 1, 0, 1}, 0, lab.Sockaddr(netip.AddrPortFrom(netip.MustParseAddr(to[f]), 0))); err != nil {
-			return err
-		}
-		_, _, err = unix.Recvfrom(fd, make([]byte, 64), 0)
-		return err
-	})
+	err := w.pod.Ping(by, netip.MustParseAddr(to[f]), limit)
 	refused := errors.Is(err, unix.EPERM) || f == ipv6 && err == unix.EAGAIN // by IPv6, the kernel does not tell the process
 	if answered && err != nil || !answered && !refused {
 		t.Errorf("%s: a ping to %s by uid %d: got %v, answered %v", f, to[f], by.UID, err, answered)
