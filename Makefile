@@ -30,11 +30,12 @@ build: ## Build the plugin, its lookup program, the node agent and the plugin of
 image: ## Write the container image, for amd64 and arm64, to bin/capture-cni-image.tar
 	go run ./deploy/image -out $(IMAGEFILE) -name $(IMAGE) -version $(VERSION) /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
 
-release: ## Build a release into dist/: programs, image, chart, manifest, SBOM, checksums (TAG=v1.2.3 must be this version)
+release: ## Build a release into dist/: programs, image, chart, manifest, SBOM, checksums, OpenVEX (TAG=v1.2.3 must be this version)
 	@[ "$(or $(TAG),v$(VERSION))" = "v$(VERSION)" ] || { echo "tag $(TAG) is another version than $(VERSION), the chart's appVersion" >&2; exit 1; }
 	@rm -rf $(DIST)
 	@$(MAKE) --no-print-directory image IMAGEFILE=$(DIST)/capture-cni-image_$(VERSION).tar
 	@go run ./deploy/release -out $(DIST) -version $(VERSION)
+	@go run -C e2e/vulncheck . -openvex $(abspath $(DIST))/capture-cni-$(VERSION).openvex.json -version $(VERSION) # not in SHA256SUMS: what is known changes
 
 publishers: $(addprefix $(PARTS)/,cosign helm) # what deploy/release/publish.sh starts
 
@@ -272,6 +273,7 @@ golden: parts ## Rewrite the golden files after a change of the rules, the chart
 	go test ./e2e/project -run Tables -update
 	go test ./deploy -update
 	go test ./deploy/precheck -run Check -update
+	go test ./deploy/capturetest -run Objects -update
 
 bench-cluster: deps parts ## Print how soon real pods start, captured by this plugin or Istio's, and what the agents ask the API server for (root)
 	@go run -C e2e/cluster ./startup

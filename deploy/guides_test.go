@@ -47,7 +47,7 @@ func TestStatesAreExplained(t *testing.T) {
 		words = append(words, string(cause))
 	}
 	for _, word := range words {
-		if !strings.Contains(findings, "\n| `"+word+"` | ") {
+		if !strings.Contains(findings, "\n|`"+word+"`|") {
 			t.Errorf("reference/findings.md has no row for %s", word)
 		}
 	}

@@ -7,10 +7,12 @@ package capturetest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Report is what a test found.
@@ -24,14 +26,36 @@ type Report struct {
 
 // Result is that of one check or, with an empty check, of all checks of a mode.
 type Result struct {
-	Client  string  `json:"clientNode"`
-	Server  string  `json:"serverNode"`
-	Mode    Mode    `json:"mode"`
-	Family  string  `json:"family,omitempty"`
-	Check   string  `json:"check,omitempty"`
-	Verdict Verdict `json:"result"`
-	Cause   string  `json:"cause,omitempty"`
-	Next    string  `json:"nextStep,omitempty"`
+	Client, Server string // nodes
+	Mode           Mode
+	Family, Check  string
+	Finding        report.Finding
+}
+
+// MarshalJSON returns the result in the form of all releases.
+func (r Result) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Client  string      `json:"clientNode"`
+		Server  string      `json:"serverNode"`
+		Mode    Mode        `json:"mode"`
+		Family  string      `json:"family,omitempty"`
+		Check   string      `json:"check,omitempty"`
+		Verdict Verdict     `json:"result"`
+		Cause   string      `json:"cause,omitempty"`
+		Code    report.Code `json:"code,omitempty"`
+		Next    string      `json:"nextStep,omitempty"`
+	}{r.Client, r.Server, r.Mode, r.Family, r.Check, r.Verdict(), r.Finding.Reason, r.Finding.Code, r.Finding.Next})
+}
+
+// Verdict returns whether the check passed, failed or was not tried.
+func (r Result) Verdict() Verdict {
+	switch r.Finding.Severity {
+	case report.OK:
+		return Passed
+	case report.NotKnown:
+		return Skipped
+	}
+	return Failed
 }
 
 // Verdict is the result of a check.
@@ -43,7 +67,7 @@ const (
 	Skipped Verdict = "skipped"
 )
 
-// Mode is how inbound traffic is captured: a value of sidecar.istio.io/interceptionMode.
+// Mode is how inbound traffic is captured.
 type Mode string
 
 const (
@@ -54,7 +78,7 @@ const (
 // Count returns how many checks have a verdict.
 func (r *Report) Count(verdict Verdict) (count int) {
 	for _, result := range r.Results {
-		if result.Verdict == verdict {
+		if result.Verdict() == verdict {
 			count++
 		}
 	}

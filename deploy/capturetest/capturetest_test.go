@@ -39,7 +39,7 @@ func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 	return &Test{
 		Client: s.start(t), Fleet: f, Modes: []Mode{Redirect, TProxy}, Timeout: time.Minute, Poll: time.Millisecond, Progress: t.Logf,
 		Explain: func(_ context.Context, namespace, pod string) (*fleet.Explanation, error) {
-			return &fleet.Explanation{State: "uncaptured", Finding: report.Finding{Reason: "explained " + namespace + "/" + pod, Next: "do this"}}, nil
+			return &fleet.Explanation{State: "uncaptured", Finding: report.Finding{Code: report.Uncaptured, Reason: "explained " + namespace + "/" + pod, Next: "do this"}}, nil
 		},
 		Archive: func(_ context.Context, nodes []string) (string, error) {
 			if s.of("pods") == 0 {
@@ -76,7 +76,7 @@ func (s *apiServer) expectEmpty(t *testing.T) {
 func count(report *Report) map[Verdict]int {
 	counts := map[Verdict]int{}
 	for _, result := range report.Results {
-		counts[result.Verdict]++
+		counts[result.Verdict()]++
 	}
 	return counts
 }
@@ -141,8 +141,8 @@ func TestFails(t *testing.T) {
 	if err != nil || count(report)[Failed] != 6 || count(report)[Passed] != 10 || report.Archive != "node-2" {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	failed := report.Results[slices.IndexFunc(report.Results, func(r Result) bool { return r.Verdict == Failed })]
-	if !strings.Contains(failed.Cause, "bypassed the client's proxy") || !strings.Contains(failed.Next, "node node-2") {
+	failed := report.Results[slices.IndexFunc(report.Results, func(r Result) bool { return r.Verdict() == Failed })]
+	if !strings.Contains(failed.Finding.Reason, "bypassed the client's proxy") || !strings.Contains(failed.Finding.Next, "node node-2") {
 		t.Errorf("%+v", failed)
 	}
 	if len(report.Notes) != 2 || !strings.Contains(report.Notes[0], "REDIRECT: the client's pod on node node-2 is uncaptured: explained capture-cni-test-") {
@@ -157,12 +157,17 @@ func TestDoesNotStart(t *testing.T) {
 	s := newAPIServer()
 	s.stuck = "client"
 	test := newTest(t, s, "{}")
-	test.Timeout, test.Modes, test.Nodes = 50*time.Millisecond, []Mode{Redirect}, []string{"node-2"}
+	test.Modes, test.Nodes = []Mode{Redirect}, []string{"node-2"}
+	test.Progress = func(_ string, args ...any) {
+		if slices.Contains(args, any("client")) { // the server has started, however busy this machine is
+			test.Timeout = time.Second
+		}
+	}
 	report, err := test.Run(t.Context())
 	if err != nil || count(report)[Failed] != 1 || report.Archive == "" {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if result := report.Results[0]; !strings.Contains(result.Cause, "pod client on node node-2 did not start within 50ms: explained") || result.Next != "do this" {
+	if result := report.Results[0].Finding; !strings.Contains(result.Reason, "pod client on node node-2 did not start within 1s: explained") || result.Next != "do this" || result.Code != "uncaptured" {
 		t.Errorf("%+v", result)
 	}
 	s.expectEmpty(t)
@@ -179,7 +184,7 @@ func TestRefused(t *testing.T) {
 		return ""
 	}
 	report, err := newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Passed] != 16 || count(report)[Skipped] != 2 || !strings.Contains(report.Results[8].Cause, "violates PodSecurity") {
+	if err != nil || count(report)[Passed] != 16 || count(report)[Skipped] != 2 || !strings.Contains(report.Results[8].Finding.Reason, "violates PodSecurity") {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.expectEmpty(t)
@@ -191,7 +196,7 @@ func TestRefused(t *testing.T) {
 		return ""
 	}
 	report, err = newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Next, "capture-cni-operator-test") || !strings.Contains(strings.Join(report.Notes, ""), "not allowed") {
+	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Finding.Next, "capture-cni-operator-test") || !strings.Contains(strings.Join(report.Notes, ""), "not allowed") {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -204,7 +209,7 @@ func TestInjected(t *testing.T) {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "istio-init"})
 	}
 	report, err := newTest(t, s, "{}").Run(t.Context())
-	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Cause, "istio-init") {
+	if err != nil || count(report)[Skipped] != 4 || !strings.Contains(report.Results[0].Finding.Reason, "istio-init") {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.expectEmpty(t)

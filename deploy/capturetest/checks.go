@@ -60,14 +60,18 @@ func newChecks(server, service map[string]netip.Addr, p ports, settings config.S
 	return checks
 }
 
-// fault is what is wrong with a connection.
-type fault struct {
-	cause string
-	pod   string // whose capture failed; empty: neither
-}
-
-// verify compares what a connection met with what it must meet.
-func (c check) verify(o report.TestObservation, mode Mode) (wrong fault, ok bool) {
+// verify compares what a connection met with what it must meet. The subject of a problem is the
+// pod whose capture failed, or empty.
+func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
+	wrong := func(pod, format string, args ...any) report.Finding {
+		return report.Finding{Code: report.TestMisrouted, Severity: report.Problem, Subject: pod, Reason: fmt.Sprintf(format, args...)}
+	}
+	unanswered := func(reason string) report.Finding {
+		return report.Finding{
+			Code: report.TestUnanswered, Severity: report.Problem, Reason: reason + ": " + o.Fault,
+			Next: report.TestUnanswered.Advice() + "; if there is none: the report",
+		}
+	}
 	lines := map[string]report.TestLine{}
 	for _, line := range o.Lines {
 		lines[line.By] = line
@@ -77,27 +81,33 @@ func (c check) verify(o report.TestObservation, mode Mode) (wrong fault, ok bool
 	app, answered := lines[report.TestApplication]
 	met := "it met " + path(o.Lines)
 	switch {
+	case c.skip != "":
+		return skipped(c.skip, "")
 	case c.outbound && !passedOut && len(o.Lines) > 0:
-		return fault{"the connection bypassed the client's proxy: " + met, report.TestClient}, false
+		return wrong(report.TestClient, "the connection bypassed the client's proxy: %s", met)
 	case !c.outbound && passedOut:
-		return fault{"the connection to an excluded port was captured at the client: " + met, report.TestClient}, false
+		return wrong(report.TestClient, "the connection to an excluded port was captured at the client: %s", met)
 	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket has chosen the backend before
-		return fault{fmt.Sprintf("the client's proxy saw the original destination %s, not %s", out.Original, c.to), report.TestClient}, false
+		return wrong(report.TestClient, "the client's proxy saw the original destination %s, not %s", out.Original, c.to)
 	case !answered && len(lines) == 0:
-		return fault{"neither a proxy nor the application answered: " + o.Fault, ""}, false
+		return unanswered("neither a proxy nor the application answered")
 	case c.inbound && !passedIn && answered:
-		return fault{"the connection bypassed the server's proxy: " + met, report.TestServer}, false
+		return wrong(report.TestServer, "the connection bypassed the server's proxy: %s", met)
 	case !c.inbound && passedIn:
-		return fault{"the connection to an excluded port was captured at the server: " + met, report.TestServer}, false
+		return wrong(report.TestServer, "the connection to an excluded port was captured at the server: %s", met)
 	case passedIn && in.Original != c.backend:
-		return fault{fmt.Sprintf("the server's proxy saw the original destination %s, not %s", in.Original, c.backend), report.TestServer}, false
+		return wrong(report.TestServer, "the server's proxy saw the original destination %s, not %s", in.Original, c.backend)
 	case !answered:
-		return fault{fmt.Sprintf("the application did not answer: %s: %s", met, o.Fault), ""}, false
+		return unanswered("the application did not answer: " + met)
 	case mode == TProxy && passedIn && app.Client != in.Client:
-		return fault{fmt.Sprintf("the application saw a connection from %s, not from the client's address %s",
-			app.Client, in.Client), report.TestServer}, false
+		return wrong(report.TestServer, "the application saw a connection from %s, not from the client's address %s", app.Client, in.Client)
 	}
-	return fault{}, true
+	return report.Finding{Severity: report.OK}
+}
+
+// skipped returns why a check was not tried.
+func skipped(reason, next string) report.Finding {
+	return report.Finding{Code: report.TestSkipped, Severity: report.NotKnown, Reason: reason, Next: next}
 }
 
 // path returns what a connection met, in words.

@@ -69,9 +69,9 @@ func TestJudge(t *testing.T) {
 		if tt.change != nil {
 			tt.change(&o)
 		}
-		wrong, ok := tt.check.verify(o, tt.mode)
-		if ok != (tt.cause == "") || !strings.Contains(wrong.cause, tt.cause) || wrong.pod != tt.pod {
-			t.Errorf("%s: %+v, passed %t", tt.name, wrong, ok)
+		found := tt.check.verify(o, tt.mode)
+		if passed := found.Severity == report.OK; passed != (tt.cause == "") || !strings.Contains(found.Reason, tt.cause) || found.Subject != tt.pod || passed != (found.Code == "") {
+			t.Errorf("%s: %+v", tt.name, found)
 		}
 	}
 	if last := checks[4]; last.skip != "the pods have no IPv6 address" || len(checks) != 5 {

@@ -155,8 +155,8 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	if err = cmp.Or(err, readErr); err == nil {
 		settings, _, err = input.NetConf() // the agents report unknown keys
 	}
-	if err == nil && !slices.Contains(settings.Capture.Meshes, config.Istio) {
-		err = errors.New("netconf.meshes has no istio, and the pods of this test are of Istio's form")
+	if err == nil && !slices.Contains(settings.Capture.Meshes, form.name) {
+		err = fmt.Errorf("netconf.meshes has no %s, and the pods of this test are of its form", form.name)
 	}
 	if err != nil {
 		return settings, fmt.Errorf("reading the agents' variable %s: %w", fleet.NetConfVariable, err)

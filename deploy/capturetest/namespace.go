@@ -40,11 +40,11 @@ var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tprox
 // newID returns what distinguishes the names of one test.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// newNamespace returns the namespace for a mode. No injector of Istio changes its pods, and
+// newNamespace returns the namespace for a mode. No injector changes its pods, and
 // Pod Security enforces as much as the mode allows: the proxy of TPROXY needs NET_ADMIN.
 func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: testMeta("", name, until)}
-	namespace.Labels["istio-injection"] = "disabled"
+	namespace.Labels[form.notInjected[0]] = form.notInjected[1]
 	namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 	if mode == TProxy {
 		namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged"

@@ -38,13 +38,7 @@ func choosePorts(mesh config.Mesh) ports {
 
 const (
 	program     = "/capture-cni-node"
-	proxy       = "istio-proxy"
 	application = "application"
-
-	// status is what an injector writes. The pods are in the mesh by it, and no injector of
-	// Istio has to run.
-	statusAnnotation = "sidecar.istio.io/status"
-	status           = `{"containers":["istio-proxy"],"revision":"capture-cni-test"}`
 )
 
 func (r *run) server() *corev1.Pod {
@@ -53,7 +47,7 @@ func (r *run) server() *corev1.Pod {
 		command = append(command, fmt.Sprintf("--port=%d", port))
 	}
 	pod := r.pod(report.TestServer, r.nodes[1].Name, command)
-	pod.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = fmt.Sprint(r.ports.directInbound)
+	pod.Annotations[form.notInbound] = fmt.Sprint(r.ports.directInbound)
 	return pod
 }
 
@@ -65,7 +59,7 @@ func (r *run) client(checks []check) *corev1.Pod {
 		}
 	}
 	pod := r.pod(report.TestClient, r.nodes[0].Name, command)
-	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = fmt.Sprint(r.ports.directOutbound)
+	pod.Annotations[form.notOutbound] = fmt.Sprint(r.ports.directOutbound)
 	return pod
 }
 
@@ -75,10 +69,10 @@ func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	mesh := r.settings.Capture.Mesh
 	pod := &corev1.Pod{ObjectMeta: testMeta(r.namespace, r.name(name), r.until)}
 	pod.Labels[podLabel] = r.name(name)
-	pod.Annotations[statusAnnotation] = status
-	pod.Annotations["sidecar.istio.io/interceptionMode"] = string(r.mode)
+	pod.Annotations[form.mark] = form.marked // no injector has to run
+	pod.Annotations[form.mode] = string(r.mode)
 	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == report.Multus }) {
-		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = "default/istio-cni"
+		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = form.network
 	}
 	group := int64(applicationID)
 	if len(mesh.OutboundOwnerGroups) > 0 {
@@ -104,7 +98,7 @@ const (
 )
 
 // proxy returns the stand-in for the sidecar. Under TPROXY it is root with NET_ADMIN, as
-// istiod injects it; the rules recognize it by its group.
+// injectors make it; the rules recognize it by its group.
 func (r *run) proxy(pod string) corev1.Container {
 	mesh := r.settings.Capture.Mesh
 	command := []string{
@@ -115,8 +109,8 @@ func (r *run) proxy(pod string) corev1.Container {
 	if r.mode == TProxy {
 		command, user = append(command, "--transparent"), 0
 	}
-	container := r.container(proxy, command, user, int64(mesh.ProxyGID))
-	container.Env = []corev1.EnvVar{{Name: "ISTIO_DUAL_STACK", Value: "true"}}
+	container := r.container(form.proxy, command, user, int64(mesh.ProxyGID))
+	container.Env = []corev1.EnvVar{{Name: form.dualStack[0], Value: form.dualStack[1]}}
 	if r.mode == TProxy {
 		container.SecurityContext.RunAsNonRoot = new(false)
 		container.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
@@ -165,7 +159,7 @@ func (r *run) name(short string) string {
 // changed returns how the pod that was admitted differs from ours where it decides about
 // capture: the injector of a mesh, or a policy, changed it.
 func changed(ours, admitted *corev1.Pod) string {
-	if admitted.Annotations[statusAnnotation] == status &&
+	if admitted.Annotations[form.mark] == form.marked &&
 		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {
 		return ""
 	}

@@ -35,12 +35,16 @@ type run struct {
 }
 
 // obstacle is why a mode has one result for all its checks.
-type obstacle struct {
-	verdict     Verdict
-	cause, next string
+type obstacle report.Finding
+
+func (o obstacle) Error() string { return o.Reason }
+
+// failed returns the obstacle of a pod that fails.
+func failed(code report.Code, reason, next string) error {
+	return obstacle{Code: code, Severity: report.Problem, Reason: reason, Next: next}
 }
 
-func (o *obstacle) Error() string { return o.cause }
+const nextImage = "if the agents are older than this plugin: --image"
 
 // do adds the mode's results to the report, and removes what it created.
 func (r *run) do(ctx context.Context) (err error) {
@@ -48,17 +52,10 @@ func (r *run) do(ctx context.Context) (err error) {
 	r.namespace = cmp.Or(r.Namespace, "capture-cni-test-"+r.id+"-"+strings.ToLower(string(r.mode)))
 	defer func() { err = errors.Join(err, r.cleanUp(ctx)) }()
 	checks, observations, err := r.connect(ctx)
-	var reason *obstacle
+	var reason obstacle
 	switch {
 	case errors.As(err, &reason):
-		r.report.Results = append(r.report.Results, Result{
-			Client:  r.nodes[0].Name,
-			Server:  r.nodes[1].Name,
-			Mode:    r.mode,
-			Verdict: reason.verdict,
-			Cause:   reason.cause,
-			Next:    reason.next,
-		})
+		r.add("", "", report.Finding(reason))
 	case err != nil:
 		return err
 	default:
@@ -66,6 +63,11 @@ func (r *run) do(ctx context.Context) (err error) {
 	}
 	r.packArchive(ctx)
 	return ctx.Err()
+}
+
+// add adds the result of a check.
+func (r *run) add(family, check string, found report.Finding) {
+	r.report.Results = append(r.report.Results, Result{r.nodes[0].Name, r.nodes[1].Name, r.mode, family, check, found})
 }
 
 func (r *run) cleanUp(ctx context.Context) error {
@@ -98,7 +100,7 @@ func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, e
 	}
 	observations, err := report.DecodeTest(stateOf(client).application.Message)
 	if err != nil {
-		return nil, nil, &obstacle{Failed, err.Error(), "if the agents are older than this plugin: --image"}
+		return nil, nil, failed(report.TestPodFailed, err.Error(), nextImage)
 	}
 	return checks, observations, nil
 }
@@ -112,7 +114,7 @@ func (r *run) refusal(err error) error {
 	if r.mode == TProxy {
 		next = "if pods may not have NET_ADMIN there: --mode redirect"
 	}
-	return &obstacle{Skipped, err.Error(), next}
+	return obstacle(skipped(err.Error(), next))
 }
 
 // start creates a pod, and waits until it has started or, for a client, has ended.
@@ -125,7 +127,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 		return nil, err
 	}
 	if difference := changed(pod, created); difference != "" {
-		return nil, &obstacle{Skipped, difference, "name a namespace in which nothing injects pods: --namespace"}
+		return nil, obstacle(skipped(difference, "name a namespace in which nothing injects pods: --namespace"))
 	}
 	seen, last := created, ""
 	for {
@@ -139,7 +141,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 		case done(state):
 			return current, nil
 		case state.ended != "":
-			return nil, &obstacle{Failed, "pod " + pod.Name + ": " + state.ended, "if the agents are older than this plugin: --image"}
+			return nil, failed(report.TestPodFailed, "pod "+pod.Name+": "+state.ended, nextImage)
 		default:
 			seen = current
 			if state.progress != last {
@@ -171,16 +173,14 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := stateOf(pod).waiting; waiting != "" {
-		return &obstacle{
-			Failed, late + waiting,
-			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret",
-		}
+		return failed(report.TestPodFailed, late+waiting,
+			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret")
 	}
 	e, err := r.Explain(ctx, r.namespace, pod.Name)
 	if err != nil {
-		return &obstacle{Failed, late + err.Error(), "kubectl capture-cni status"}
+		return failed(report.TestPodFailed, late+err.Error(), "kubectl capture-cni status")
 	}
-	return &obstacle{Failed, late + e.Finding.Reason, e.Finding.Next}
+	return failed(e.Finding.Code, late+e.Finding.Reason, e.Finding.Next)
 }
 
 // packArchive packs one report for the failures of all modes, while the pods are there.

@@ -20,23 +20,17 @@ func (r *run) verify(ctx context.Context, checks []check, observations []report.
 	nodes := map[string]string{report.TestClient: r.nodes[0].Name, report.TestServer: r.nodes[1].Name}
 	explained := map[string]bool{}
 	for _, c := range checks {
-		result := Result{Client: r.nodes[0].Name, Server: r.nodes[1].Name, Mode: r.mode, Family: c.family, Check: c.name, Verdict: Passed}
-		if c.skip != "" {
-			result.Verdict, result.Cause = Skipped, c.skip
-		} else if wrong, ok := c.verify(observed[c.to], r.mode); !ok {
-			result.Verdict, result.Cause = Failed, wrong.cause
-			result.Next = "look for a NetworkPolicy or a firewall between the nodes; if there is none: the report"
-			if wrong.pod != "" {
-				result.Next = "look at node " + nodes[wrong.pod] + " in kubectl capture-cni status -o wide; then at the report"
-			}
-			if wrong.pod != "" && !explained[wrong.pod] {
-				explained[wrong.pod] = true
-				e := r.explain(ctx, wrong.pod)
-				r.report.Notes = append(r.report.Notes,
-					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, wrong.pod, nodes[wrong.pod], e.State, e.Finding.Reason))
+		found := c.verify(observed[c.to], r.mode)
+		if pod := found.Subject; pod != "" {
+			found.Next = "look at node " + nodes[pod] + " in kubectl capture-cni status -o wide; then at the report"
+			if !explained[pod] {
+				explained[pod] = true
+				e := r.explain(ctx, pod)
+				r.report.Notes = append(r.report.Notes, e.Finding.Code.Mark(
+					fmt.Sprintf("%s: the %s's pod on node %s is %s: %s", r.mode, pod, nodes[pod], e.State, e.Finding.Reason)))
 			}
 		}
-		r.report.Results = append(r.report.Results, result)
+		r.add(c.family, c.name, found)
 	}
 }
 

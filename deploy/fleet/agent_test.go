@@ -45,15 +45,19 @@ func TestPosersAreListed(t *testing.T) {
 	for _, poser := range posers("node-1") {
 		s.pods = append(s.pods, poser)
 	}
+	another := posers("node-1")["daemonset"]
+	another.Name, another.Annotations = "agent-of-another-release", nil // it is none of the mesh
+	meshed := len(s.pods)
+	s.pods = append(s.pods, another)
 	s.leases = append(s.leases, newLease("node-1", 0, good(&report.Pods{})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Nodes) != 1 || f.Nodes[0].State != NoAgent || f.Nodes[0].Meshed != len(s.pods) || f.Good() {
+	if len(f.Nodes) != 1 || f.Nodes[0].State != NoAgent || f.Nodes[0].Meshed != meshed || f.Good() {
 		t.Errorf("nodes: %+v", f.Nodes)
 	}
-	for _, poser := range s.pods {
+	for _, poser := range s.pods[:meshed] {
 		if !slices.ContainsFunc(f.Pods, func(p Pod) bool { return p.Name == poser.Name }) {
 			t.Errorf("%s is not listed: %+v", poser.Name, f.Pods)
 		}

@@ -36,7 +36,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	asked := newSeenPod(pod)
 	_, exemption := asked.by(meshes)
 	switch {
-	case pod.Spec.NodeName == "" && (!inMesh(pod, meshes) || exemption.Cause == ""):
+	case pod.Spec.NodeName == "" && exemption.Cause == "":
 		set(report.NotScheduled, report.NotScheduled, cmp.Or(conditionMessage(pod, corev1.PodScheduled), "the scheduler has not chosen a node"))
 	case !inMesh(pod, meshes):
 		code, cause := whyNotInMesh(pod)
@@ -78,7 +78,7 @@ func whyNotStarted(events podEvents, add record.Record) (code report.Code, cause
 	case add.Verdict == record.Failed:
 		return report.CodeOfAdd(add.Reason), "its ADD fails: " + add.Message
 	case events.failed != "":
-		return report.AddFailed, "its ADD fails: " + events.failed
+		return report.CutCode("its ADD fails: "+events.failed, report.AddFailed)
 	case strings.Contains(events.sandbox, "capture-cni"):
 		return report.AddFailed, "its ADD fails: " + events.sandbox
 	case events.sandbox != "":

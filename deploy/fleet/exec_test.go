@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/sha1"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,9 +25,10 @@ const (
 	errorChannel  = 3
 )
 
-// frame returns a binary WebSocket message (RFC 6455) of less than 126 bytes.
+// frame returns a binary WebSocket message (RFC 6455).
 func frame(channel byte, text string) []byte {
-	return append([]byte{0x82, byte(1 + len(text)), channel}, text...)
+	header := binary.BigEndian.AppendUint64([]byte{0x82, 127}, uint64(1+len(text)))
+	return append(append(header, channel), text...)
 }
 
 // serveExec accepts a WebSocket and sends messages.
@@ -53,6 +55,7 @@ func serveExec(w http.ResponseWriter, r *http.Request, messages ...[]byte) error
 func TestExec(t *testing.T) {
 	t.Parallel()
 	const failed = `{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"1"}]}}`
+	const broken, explained = `{"status":"Failure","message":"it broke"}`, "executing explain shop/web in pod capture-cni/agent, container guard: "
 	for name, test := range map[string]struct {
 		messages     [][]byte
 		output, want string
@@ -60,8 +63,14 @@ func TestExec(t *testing.T) {
 		"success": {[][]byte{frame(stdoutChannel, "state captured\n"), frame(errorChannel, `{"status":"Success"}`)}, "state captured\n", ""},
 		"failure": {
 			[][]byte{frame(stdoutChannel, "pod\n"), frame(stderrChannel, "this node does not run the pod\n"), frame(errorChannel, failed)},
-			"pod\n", "executing explain shop/web in pod capture-cni/agent, container guard: this node does not run the pod",
+			"pod\n", explained + "this node does not run the pod",
 		},
+		"failure of many words": {
+			[][]byte{frame(stderrChannel, strings.Repeat("x", maxStderr+1)), frame(errorChannel, failed)}, "", explained + strings.Repeat("x", maxStderr),
+		},
+		"a warning":            {[][]byte{frame(stderrChannel, "careful\n"), frame(errorChannel, `{"status":"Success"}`)}, "", ""},
+		"an end without words": {[][]byte{frame(errorChannel, broken)}, "", explained + "it broke"},
+		"an end":               {[][]byte{frame(stderrChannel, "the container is gone\n"), frame(errorChannel, broken)}, "", explained + "the container is gone"},
 	} {
 		var path, query string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +90,7 @@ func TestExec(t *testing.T) {
 		if out.String() != test.output || fmt.Sprint(err) != test.want && (err != nil || test.want != "") {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}
-		if _, failed := errors.AsType[commandFailed](err); failed != (name == "failure") {
+		if _, failed := errors.AsType[commandFailed](err); failed != strings.HasPrefix(name, "failure") {
 			t.Errorf("%s: the command failed: %v", name, failed)
 		}
 		if path != "GET /api/v1/namespaces/capture-cni/pods/agent/exec" || query != "command=explain&command=shop%2Fweb&container=guard&stderr=true&stdout=true" {
@@ -91,15 +100,17 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecForbidden says so, after an attempt with the protocol of older API servers.
+// TestExecForbidden returns the API server's answer, after an attempt with the protocol of older API servers.
 func TestExecForbidden(t *testing.T) {
 	t.Parallel()
 	var methods []string
+	code, reason := http.StatusForbidden, "Forbidden"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		methods = append(methods, r.Method)
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"pods \"agent\" is forbidden: cannot create resource \"pods/exec\""}`))
+		w.WriteHeader(code)
+		const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"pods \"agent\" is forbidden: cannot create resource \"pods/exec\""}`
+		_, _ = fmt.Fprintf(w, status, reason, code)
 	}))
 	t.Cleanup(server.Close)
 	access := &rest.Config{Host: server.URL}
@@ -111,5 +122,10 @@ func TestExecForbidden(t *testing.T) {
 	err = client.Exec(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "forbidden: cannot create resource \"pods/exec\". The chart's Role capture-cni-operator-exec has") || !slices.Equal(methods, []string{"GET", "POST"}) {
 		t.Errorf("%q: %v", methods, err)
+	}
+	code, reason = http.StatusNotFound, "NotFound"
+	err = client.Exec(t.Context(), agent, "guard", []string{"explain"}, &strings.Builder{})
+	if err == nil || !strings.Contains(err.Error(), ": unable to upgrade connection: pods ") {
+		t.Errorf("an answer of another kind: %v", err)
 	}
 }

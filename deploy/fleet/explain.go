@@ -65,7 +65,7 @@ type Explainer struct {
 // Explain explains one pod: by what the API server says of it, by its Events, by the
 // Lease of its node and by the command explain in the agent's pod there.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
-	e := &Explanation{Pod: namespace + "/" + name, State: report.Unknown}
+	e := &Explanation{Pod: namespace + "/" + name}
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil for one that is gone
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err

@@ -34,7 +34,9 @@ type explainCase struct {
 	answer *report.Explanation // of the agent
 	says   string              // of the command in the agent's pod, if it is no answer
 	fails  error
-	denied string // a resource that may not be listed
+	denied string // a resource that may not be read
+	meshes string // those that are on, as JSON
+	node   *corev1.Node
 
 	state             report.Code
 	cause, next       string
@@ -46,7 +48,7 @@ func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var answer any = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound}
 	switch {
-	case c.denied != "" && strings.HasSuffix(r.URL.Path, "/namespaces/capture-cni/"+c.denied):
+	case c.denied != "" && strings.HasSuffix(r.URL.Path, "/"+c.denied):
 		w.WriteHeader(http.StatusForbidden)
 		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden}
 	case strings.HasSuffix(r.URL.Path, "/pods/web") && c.pod != nil:
@@ -55,7 +57,12 @@ func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		answer = corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: c.events}
 	case r.URL.Path == "/apis/apps/v1/namespaces/capture-cni/daemonsets":
-		answer = appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet}}
+		set := daemonSet
+		set.Spec.Template.Spec.Containers = []corev1.Container{{Name: InstallerContainer, Env: []corev1.EnvVar{{Name: NetConfVariable, Value: c.meshes}}}}
+		answer = appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{set}}
+	case strings.HasSuffix(r.URL.Path, "/nodes/node-1") && c.node != nil:
+		c.node.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+		answer = c.node
 	case r.URL.Path == "/api/v1/namespaces/capture-cni/pods":
 		all := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 		if c.agent != nil {
@@ -134,8 +141,8 @@ func TestExplain(t *testing.T) {
 	}
 	for name, c := range map[string]*explainCase{
 		"captured": {
-			pod: meshed(nil), agent: both, answer: withKernel(answer(report.Captured, "", byBackend("nftables"))),
-			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running", "node: ready, agent v0.3.0", "agent-of-node-1, container guard: ", "kernel       backend nftables"}, container: GuardContainer,
+			pod: meshed(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(addedAt) }), agent: both, answer: withKernel(answer(report.Captured, "", byBackend("nftables"))),
+			state: "captured", cause: "holds the rules", next: "none", evidence: []string{"pod: Running, created at 2026-01-02T03:04:05Z", "node: ready, agent v0.3.0", "agent-of-node-1, container guard: ", "kernel       backend nftables"}, container: GuardContainer,
 		},
 		"uncaptured": {
 			pod: meshed(nil), agent: both, answer: answer(report.Uncaptured, "no rules of the plugin are in its network namespace", nil),
@@ -143,9 +150,9 @@ func TestExplain(t *testing.T) {
 		},
 		"an ADD that fails": {
 			pod: notStarted(), agent: both, answer: answer("", "", failed(capture.ReasonAnnotations, `excludeOutboundPorts is "http": expected ports`)),
-			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts")},
+			events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"capture-cni\" failed"), event("CaptureFailed", "excludeOutboundPorts"), event("Pulled", "an image")},
 			state:  "not started", cause: `its ADD fails: excludeOutboundPorts is "http": expected ports`, next: "correct the annotations",
-			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, container: GuardContainer,
+			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, without: []string{"an image"}, container: GuardContainer,
 		},
 		"the record of an earlier pod of that name": {
 			pod: notStarted(), agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "an earlier fault")),
@@ -170,21 +177,38 @@ func TestExplain(t *testing.T) {
 				p.Spec.NodeName = ""
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 			}),
-			state: "not scheduled", cause: "0/3 nodes are available", next: "describe",
+			state: "not scheduled", cause: "0/3 nodes are available", next: "describe", without: []string{"node"},
+		},
+		"of a mesh that is off": {
+			pod: meshed(nil), agent: both, meshes: `{"meshes":["linkerd"]}`, state: "not in the mesh", cause: "netconf.meshes does not name its mesh",
+		},
+		"on a node that is down": {
+			pod: meshed(nil), agent: both, fails: errNotHere, node: new(newNode("node-1", corev1.ConditionFalse, nil)),
+			state: "unknown", cause: "the agent of its node did not answer: the Node is not ready", next: "describe node node-1",
+			evidence: []string{"node: faulty"}, container: GuardContainer,
+		},
+		"without the permission to read the pod": {denied: "pods/web"},
+		"without the permission to list Events": {
+			pod: meshed(nil), agent: both, denied: "events", answer: answer(report.Captured, "", nil),
+			state: "captured", evidence: []string{"events: listing the Events of pod shop/web: "}, container: GuardContainer,
+		},
+		"without the permission to read the Lease": {
+			pod: meshed(nil), agent: both, denied: "leases/node-1", answer: answer(report.Captured, "", nil),
+			state: "captured", evidence: []string{"node: its Lease is not known: "}, container: GuardContainer,
 		},
 		"not injected": {
 			pod:   meshed(func(p *corev1.Pod) { p.Annotations = nil }),
-			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "label its namespace",
+			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "enable injection for the namespace",
 		},
 		"of the node": {
 			pod:   meshed(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
-			state: "not in the mesh", cause: "hostNetwork", next: "a network of its own",
+			state: "not in the mesh", cause: "hostNetwork", next: "its own network",
 		},
 		"left out by a label": {
 			pod: meshed(func(p *corev1.Pod) {
 				p.Annotations, p.Labels = nil, map[string]string{"sidecar.istio.io/inject": "false"}
 			}),
-			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "on purpose",
+			state: "not in the mesh", cause: "sidecar.istio.io/inject is false", next: "if intended",
 		},
 		"captured by iptables": {
 			pod: meshed(nil), agent: installer, answer: answer("", "", byBackend("iptables-nft")),
@@ -199,7 +223,7 @@ func TestExplain(t *testing.T) {
 		},
 		"in an excluded namespace": {
 			pod: meshed(nil), agent: both, answer: answer(report.Exempt, "namespace shop is in excludeNamespaces", nil),
-			state: "exempt", cause: "excludeNamespaces", next: "on purpose", container: GuardContainer,
+			state: "exempt", cause: "excludeNamespaces", next: "if intended", container: GuardContainer,
 		},
 		"on a node without an agent": {
 			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"node: no agent"},
@@ -265,8 +289,14 @@ func (c *explainCase) run(t *testing.T) {
 		return c.execute(out)
 	}
 	e, err := Explainer{Client: client, Exec: exec, Namespace: DefaultNamespace, Version: "v9"}.Explain(t.Context(), "shop", "web")
+	if c.state == "" && err != nil && strings.HasPrefix(err.Error(), "reading pod shop/web: ") {
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if e.Finding.Subject != "shop/web" || e.Finding.Code == "" || e.Finding.Severity != e.State.Severity() {
+		t.Errorf("%+v", e.Finding)
 	}
 	if e.State != c.state || !strings.Contains(e.Finding.Reason, c.cause) || !strings.Contains(e.Finding.Next, c.next) || e.Finding.Next == "" {
 		t.Errorf("state %q, cause %q, next %q", e.State, e.Finding.Reason, e.Finding.Next)
@@ -317,7 +347,7 @@ func describe(e Evidence) string {
 		fmt.Fprintf(&out, "event: %s %s, %d times, last at %s: %s\n", event.Type, event.Reason, event.Count, event.Last.Format(time.RFC3339), event.Message)
 	}
 	if e.Pod != nil {
-		fmt.Fprintf(&out, "pod: %s\n", e.Pod.Phase)
+		fmt.Fprintf(&out, "pod: %s, created at %s\n", e.Pod.Phase, e.Pod.Created.Format(time.RFC3339))
 	}
 	if e.Node != nil {
 		fmt.Fprintf(&out, "node: %s, agent %s\n", e.Node.State, e.Node.Version)
@@ -356,8 +386,8 @@ func TestForm(t *testing.T) {
 func TestExemptIsAdvised(t *testing.T) {
 	t.Parallel()
 	advice := map[string]string{
-		"init_container": "pilot.cni.enabled=true", "no_proxy": "on purpose", "disable_envoy": "on purpose", "proxy_type": "on purpose",
-		"inject_false": "correct its label", "interception_none": "correct its label or annotation", "namespace_excluded": "excludeNamespaces",
+		"init_container": "pilot.cni.enabled=true", "no_proxy": "no sidecar", "disable_envoy": "no sidecar", "proxy_type": "no sidecar",
+		"inject_false": "correct the label", "interception_none": "correct the annotation", "namespace_excluded": "excludeNamespaces",
 	}
 	for _, cause := range report.MeshedExemptions() {
 		want, known := advice[string(cause)]

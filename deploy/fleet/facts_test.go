@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -194,7 +196,14 @@ func TestFleetOfTwo(t *testing.T) {
 	s.leases = append(s.leases, newLease("n1", 0, good(nil)))
 	s.pods = append(s.pods, newAgent("n1", corev1.ConditionTrue, InstallerContainer), newPod("n1", "web", func(pod *corev1.Pod) {
 		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}}
 	}))
+	for i := range 9 {
+		set := daemonSet
+		set.Name, set.UID = fmt.Sprint("set-", 9-i), types.UID(fmt.Sprint(i))
+		s.sets = append(s.sets, set)
+	}
+	s.sets[8].UID = daemonSet.UID
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	lab.Check(t, err)
 	want := Pod{
@@ -206,6 +215,9 @@ func TestFleetOfTwo(t *testing.T) {
 	}
 	if len(f.Nodes) != 2 || f.Nodes[0].State != Ready || !strings.HasPrefix(f.Nodes[0].Kind, "6.12, ") || f.Nodes[1].State != NoAgent {
 		t.Errorf("%+v", f.Nodes)
+	}
+	if !slices.IsSortedFunc(f.DaemonSets, func(a, b DaemonSet) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Errorf("%+v", f.DaemonSets)
 	}
 }
 

@@ -42,14 +42,18 @@ func TestNodeStates(t *testing.T) {
 	endless.Spec.LeaseDurationSeconds = nil
 	past, refused := newLease("past", 4*time.Minute, faulty), newLease("refused", 12*time.Minute, good(nil))
 	past.Spec.LeaseDurationSeconds = new(int32(180))
+	ahead, left := newLease("ahead", -5*time.Minute, good(nil)), faulty
+	ahead.Spec.LeaseDurationSeconds, left.Desired = new(int32(60*60)), "absent"
+	ending := newAgent("ending", corev1.ConditionTrue, InstallerContainer)
+	ending.DeletionTimestamp, ending.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
 	s := &apiServer{}
-	s.leases = append(s.leases, past, refused, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), newLease("ahead", -5*time.Minute, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
+	s.leases = append(s.leases, past, refused, newer, replaced, lasting, endless, newLease("tomorrow", -25*time.Hour, good(nil)), ahead, newLease("left", 0, left), newLease("ending", 0, good(nil)), newLease("gone", time.Minute, good(nil)), newLease("dead", 12*time.Minute, good(nil)),
 		newLease("late", 10*time.Minute, good(nil)), newLease("faulty", 0, faulty), newLease("waiting", 0, waiting), newLease("removed", 0, removed),
 		newLease("unready", 0, good(nil)), newLease("unguarded", 0, good(nil)), newLease("silent", 0, good(nil)), newLease("guarded", 0, good(&report.Pods{})))
 	for _, node := range []string{"newer", "replaced", "dead", "late", "faulty", "waiting", "removed", "unguarded", "unreported", "lasting", "tomorrow", "ahead", "endless", "past"} {
 		s.pods = append(s.pods, newAgent(node, corev1.ConditionTrue, InstallerContainer))
 	}
-	s.pods = append(s.pods, newAgent("refused", corev1.ConditionFalse, InstallerContainer), newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil),
+	s.pods = append(s.pods, newAgent("refused", corev1.ConditionFalse, InstallerContainer), newAgent("unready", corev1.ConditionFalse, InstallerContainer), newPod("bare", "web", nil), ending,
 		newAgent("silent", corev1.ConditionTrue, InstallerContainer, GuardContainer), newAgent("guarded", corev1.ConditionTrue, InstallerContainer, GuardContainer))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
@@ -60,6 +64,11 @@ func TestNodeStates(t *testing.T) {
 		got[node.Name] = strings.TrimSpace(string(node.State) + ": " + strings.Join(node.Findings.Each(report.Finding.Summary), "; "))
 		if _, times, found := strings.Cut(got[node.Name], "faulty: its Lease was renewed at "); found && strings.HasSuffix(times, " s: no agent writes that") {
 			got[node.Name] = "faulty: its Lease"
+		}
+		for i, one := range node.Findings {
+			if one.Code == "" || one.Severity == "" || i == 0 && one.Severity != report.FaultSeverity(node.State == Waiting) {
+				t.Errorf("%s: %+v", node.Name, one)
+			}
 		}
 		if needsStep := !node.State.Good() && node.State != Waiting; needsStep != (node.Findings.Next() != "") {
 			t.Errorf("%s is %s, and the next step is %q", node.Name, node.State, node.Findings.Next())
@@ -86,6 +95,8 @@ func TestNodeStates(t *testing.T) {
 		"guarded":    "ready:",
 		"unreported": "unreported: the agent has written no Lease",
 		"bare":       "no agent: no agent runs on the node",
+		"left":       "no agent: no agent runs on the node",
+		"ending":     "waiting: the agent ends",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -199,6 +210,9 @@ func TestPods(t *testing.T) {
 	if exempt := map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
 		t.Errorf("exempt: %v", f.Exempt)
 	}
+	if !strings.HasPrefix(f.Notes[len(f.Notes)-1], "why pods do not start is not known: ") { // the API server has no Events
+		t.Errorf("notes: %q", f.Notes)
+	}
 	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") || !strings.Contains(notes, "n1: the guard repaired 3 running pods within the last hour; until then") {
 		t.Errorf("notes: %s", notes)
 	}
@@ -230,11 +244,12 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
 	s.leases = append(s.leases, newLease("n1", 0, good(&report.Pods{States: map[report.Code]int{"uncaptured": 1}, Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: "uncaptured"}}})))
+	s.leases = append(s.leases, newLease("n2", time.Hour, good(nil)))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
-	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Pods) != 1 || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "capture-cni-operator") {
+	if err != nil || len(f.Nodes) != 2 || f.Nodes[0].State != Ready || f.Nodes[1].State != Stale || len(f.Pods) != 1 || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "capture-cni-operator") {
 		t.Errorf("%+v, %v", f, err)
 	}
-	s = &apiServer{forbids: "nodes", leases: s.leases, pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer, GuardContainer)}}
+	s = &apiServer{forbids: "nodes", leases: s.leases[:1], pods: []corev1.Pod{newAgent("n1", corev1.ConditionTrue, InstallerContainer, GuardContainer)}}
 	f, err = Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil || len(f.Nodes) != 1 || f.Nodes[0].State != Ready || len(f.Unknown) != 1 || !strings.Contains(f.Unknown[0], "listing the Nodes: nodes is forbidden") {
 		t.Errorf("without the permission for Nodes: %+v, %v", f, err)
@@ -244,6 +259,9 @@ func TestPermissions(t *testing.T) {
 		if _, err := Read(t.Context(), s.start(t), DefaultNamespace); err == nil || !strings.Contains(err.Error(), "capture-cni-operator") {
 			t.Errorf("without the permission for %s: %v", resource, err)
 		}
+	}
+	if _, err := Read(t.Context(), (&apiServer{breaks: "pods"}).start(t), DefaultNamespace); err == nil || !strings.HasPrefix(err.Error(), "listing the pods of all namespaces: ") {
+		t.Errorf("pods that can't be listed: %v", err)
 	}
 }
 

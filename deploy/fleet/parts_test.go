@@ -65,11 +65,19 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	for reason, want := range map[capture.Reason]string{
-		capture.ReasonAnnotations: "correct the annotations", capture.ReasonRefused: "remove what the cause names", capture.ReasonLookup: "look at kubectl capture-cni status",
-		capture.ReasonConfiguration: "correct netconf", capture.ReasonInput: "correct netconf", capture.ReasonKernel: "load the module", capture.ReasonGone: "none; the runtime retries",
+		capture.ReasonAnnotations: "correct the annotations", capture.ReasonRefused: "correct the cause", capture.ReasonLookup: "run kubectl capture-cni status",
+		capture.ReasonConfiguration: "correct netconf", capture.ReasonInput: "correct the cause", capture.ReasonKernel: "load the module", capture.ReasonGone: "none; the runtime retries",
 	} {
 		if got := report.CodeOfAdd(reason).Advice(); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+	}
+	for text, want := range map[string]report.Code{
+		"no answer [add-lookup]": report.AddLookup, "no answer": report.AddFailed, "no answer [later]": report.AddFailed, "a [b] [add-kernel]": report.AddKernel,
+	} {
+		code, cause := whyNotStarted(podEvents{failed: text}, record.Record{})
+		if marked := code.Mark(strings.TrimPrefix(cause, "its ADD fails: ")); code != want || marked != text && code != report.AddFailed {
+			t.Errorf("Event %q: %s, %q", text, code, cause)
 		}
 	}
 	for events, want := range map[podEvents]string{

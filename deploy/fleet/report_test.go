@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
@@ -34,6 +38,8 @@ func (a *agents) exec(ctx context.Context, agent Agent, container string, comman
 	a.asked = append(a.asked, agent.name+" "+container+" "+strings.Join(command, " "))
 	a.mu.Unlock()
 	switch agent.name {
+	case "agent-of-forbidden":
+		return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	case "agent-of-broken":
 		return errors.New("the container does not run")
 	case "agent-of-endless":
@@ -155,8 +161,20 @@ func TestReportOfNodes(t *testing.T) {
 	if _, err := reported(t, s, a); err != nil || len(a.asked) != maxReported-1 {
 		t.Errorf("of 30 stale nodes %d were asked, %v", len(a.asked), err)
 	}
-	if _, err := reported(t, s, a, "nowhere"); err == nil || !strings.Contains(err.Error(), `node "nowhere"`) {
-		t.Errorf("an unknown node: %v", err)
+	a = &agents{}
+	if _, err := reported(t, s, a, "node-00"); err != nil || len(a.asked) != 1 {
+		t.Errorf("asked %q, %v", a.asked, err)
+	}
+	s.pods = append(s.pods, newAgent("forbidden", corev1.ConditionTrue, InstallerContainer))
+	for want, err := range map[string]error{
+		`node "nowhere" has neither`:                      errorOf(reported(t, s, a, "nowhere")),
+		"asking the agents: ":                             errorOf(reported(t, s, a, "forbidden")),
+		"listing the Leases ":                             errorOf(reported(t, &apiServer{forbids: "leases"}, a)),
+		"there is nothing to report: no node is selected": errorOf(reported(t, &apiServer{}, a)),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 
@@ -195,6 +213,25 @@ func TestUnpackRefusesOtherFiles(t *testing.T) {
 		}
 		if files, err := unpack(&archive); err == nil || len(files) != 1 || files[0].name != "before" {
 			t.Errorf("%q of type %c: %+v, %v", header.Name, header.Typeflag, files, err)
+		}
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// TestUnpackOfDamagedArchives returns the files before the damage.
+func TestUnpackOfDamagedArchives(t *testing.T) {
+	t.Parallel()
+	content := make([]byte, maxFile)
+	_, _ = rand.Read(content)
+	var whole, garbage bytes.Buffer
+	zipped := gzip.NewWriter(&garbage)
+	_, err := zipped.Write(content)
+	parts := []report.BundlePart{partOf("a", []byte("x"), nil), partOf("b", content, nil)}
+	lab.Check(t, errors.Join(err, zipped.Close(), report.WriteBundle(t.Context(), &whole, time.Now(), parts)))
+	for archive, kept := range map[*bytes.Buffer]int{&garbage: 0, bytes.NewBuffer(whole.Bytes()[:whole.Len()/2]): 1} {
+		if files, err := unpack(archive); err == nil || !strings.HasPrefix(err.Error(), "reading the agent's archive: ") || len(files) != kept {
+			t.Errorf("%d files, want %d; %v", len(files), kept, err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type apiServer struct {
 	leases  []coordination.Lease
 	nodes   []corev1.Node
 	forbids string // a resource
+	breaks  string // a resource
 	asked   []string
 }
 
@@ -56,6 +57,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == s.forbids:
 		status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: resource + " is forbidden"}
 		encode(w, http.StatusForbidden, status)
+	case resource == s.breaks:
+		http.Error(w, resource+" are broken", http.StatusBadRequest)
 	case resource == "pods":
 		pods := slices.Clone(s.pods)
 		if node, is := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName="); is {

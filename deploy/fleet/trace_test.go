@@ -28,6 +28,7 @@ func TestTrace(t *testing.T) {
 		"not scheduled":      {explainCase{pod: meshed(func(p *corev1.Pod) { p.Spec.NodeName = "" }), agent: both}, "it has no node yet"},
 		"not in the mesh":    {explainCase{pod: meshed(func(p *corev1.Pod) { p.Annotations = nil }), agent: both}, "no rule concerns it: it has no annotation"},
 		"no agent":           {explainCase{pod: meshed(nil)}, "no agent of namespace capture-cni runs on its node node-1"},
+		"forbidden":          {explainCase{pod: meshed(nil), agent: both, denied: "daemonsets"}, "capture-cni-operator"},
 		"no guard":           {explainCase{pod: meshed(nil), agent: both[:1]}, "render --pod FILE --to"},
 		"flags with a fault": {explainCase{pod: meshed(nil), agent: both, fails: errors.New(`--to is "x": expected an IP address`)}, `--to is "x"`},
 	} {

@@ -39,10 +39,11 @@ and begins once all agents are ready. With --nodes it tests all nodes, or those 
 are named, in whatever state they are.
 
 If a check fails, it packs an archive as the command report does. The exit status is 2
-also if nothing could be tested.`,
+also if nothing could be tested. --output junit writes the results for a CI system.`,
 		Example: `  kubectl capture-cni test
   kubectl capture-cni test --nodes all
-  kubectl capture-cni test --nodes node-1 --mode redirect`,
+  kubectl capture-cni test --nodes node-1 --mode redirect
+  kubectl capture-cni test --output junit >capture.xml`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			if err := readTest(&test, modes); err != nil {
@@ -62,7 +63,11 @@ also if nothing could be tested.`,
 			if report == nil {
 				return failure
 			}
-			err = write(o, command.OutOrStdout(), report, outcome(report.Count(capturetest.Failed) == 0, 0), writeTest)
+			text := writeTest
+			if o.output == junit {
+				text = writeJUnit
+			}
+			err = write(o, command.OutOrStdout(), report, outcome(report.Count(capturetest.Failed) == 0, 0), text)
 			switch {
 			case failure != nil:
 				return failure
@@ -100,14 +105,15 @@ func readTest(test *capturetest.Test, modes []string) error {
 func writeTest(out io.Writer, report *capturetest.Report) {
 	results := table{header: []string{"CLIENT", "SERVER", "MODE", "FAMILY", "CONNECTION", "RESULT", "CAUSE"}}
 	for _, r := range report.Results {
-		results.add(r.Client, r.Server, string(r.Mode), r.Family, r.Check, string(r.Verdict), r.Cause)
-		results.next(string(r.Mode), r.Next)
+		results.add(r.Client, r.Server, string(r.Mode), r.Family, r.Check, string(r.Verdict()), r.Finding.Code.Mark(r.Finding.Reason))
+		results.next(string(r.Mode), r.Finding.Next)
 	}
 	results.write(out)
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped; nodes tested: %s\n",
 		report.Count(capturetest.Passed), report.Count(capturetest.Failed),
 		report.Count(capturetest.Skipped), printable(strings.Join(report.Nodes, ", ")))
 	writeNotes(out, nil, report.Notes)
+	writeCodesPage(out, report.Count(capturetest.Passed) < len(report.Results))
 	if report.Archive != "" {
 		fmt.Fprintf(out, "\nReport: %s\n", printable(report.Archive))
 	}

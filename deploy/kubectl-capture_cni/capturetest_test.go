@@ -3,11 +3,12 @@
 package main
 
 import (
+	"encoding/xml"
 	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/deploy/capturetest"
-	"github.com/capture-cni/capture-cni/install/report"
+	found "github.com/capture-cni/capture-cni/install/report"
 )
 
 // TestTestFails with status 2 for flags that are wrong, without agents, and where the API
@@ -25,7 +26,7 @@ func TestTestFails(t *testing.T) {
 			t.Errorf("%s: status %d: %s", flags, status, errors)
 		}
 	}
-	c.addNode("node-1", 0, state(&report.Pods{}))
+	c.addNode("node-1", 0, state(&found.Pods{}))
 	c.pods[0].Spec.Containers[0].Image = "agent:1"
 	out, errors, status := c.run(t, "test", "--mode", "redirect") // the stand-in creates nothing
 	if status != 2 || !strings.Contains(errors, "nothing could be tested") {
@@ -33,8 +34,16 @@ func TestTestFails(t *testing.T) {
 	}
 	expect(t, errors, "REDIRECT: creating namespace capture-cni-test-", "nothing could be tested")
 	expect(t, out, "node-1  node-1  REDIRECT", "skipped", "creating namespace capture-cni-test-", "next for REDIRECT: ", "capture-cni-operator-test", "0 passed, 0 failed, 1 skipped; nodes tested: node-1\n")
-	if out, _, _ := c.run(t, "test", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
+	if out, _, _ := c.run(t, "test", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) || !strings.Contains(out, `"code": "test-skipped"`) {
 		t.Errorf("as JSON:\n%s", out)
+	}
+	out, _, status = c.run(t, "test", "-o", "junit")
+	var suite junitSuite
+	if err := xml.Unmarshal([]byte(out), &suite); err != nil || status != 2 || suite.Tests != 2 || suite.Skipped != 2 {
+		t.Errorf("as JUnit, status %d: %v\n%s", status, err, out)
+	}
+	if _, errors, status := c.run(t, "status", "-o", "junit"); status != 2 || !strings.Contains(errors, `--output is "junit"`) {
+		t.Errorf("status as JUnit: %d, %s", status, errors)
 	}
 }
 
@@ -43,10 +52,28 @@ func TestWriteTest(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	report := &capturetest.Report{Nodes: []string{"a", "b"}, Archive: "x.tar.gz", Notes: []string{"a note"}, Results: []capturetest.Result{
-		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Verdict: capturetest.Passed},
-		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Verdict: capturetest.Failed, Cause: "by\x1bpassed", Next: "look"},
+		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Finding: found.Finding{Severity: found.OK}},
+		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Finding: found.Finding{
+			Code: found.TestMisrouted, Severity: found.Problem, Reason: "by\x1bpassed", Next: "look"}},
+		{Client: "a", Server: "b", Mode: capturetest.TProxy, Finding: found.Finding{Code: found.TestSkipped, Severity: found.NotKnown, Reason: "refused"}},
 	}}
 	writeTest(&out, report)
-	expect(t, out.String(), "a       b       REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed  by?passed\n",
-		"next for REDIRECT: look", "1 passed, 1 failed, 0 skipped; nodes tested: a, b\n", "Note: a note", "Report: x.tar.gz")
+	expect(t, out.String(), "a       b       REDIRECT  IPv4    to a pod      passed\n", "REDIRECT  IPv6    to a Service  failed", "by?passed [test-misrouted]\n",
+		"next for REDIRECT: look", "1 passed, 1 failed, 1 skipped; nodes tested: a, b\n", "Note: a note", "Codes: ", "Report: x.tar.gz")
+	out.Reset()
+	writeJUnit(newScreen(&out), report)
+	want := xml.Header + `<testsuite name="capture-cni" tests="3" failures="1" skipped="1">
+  <testcase classname="REDIRECT.a to b" name="IPv4 to a pod"></testcase>
+  <testcase classname="REDIRECT.a to b" name="IPv6 to a Service">
+    <failure message="by�passed [test-misrouted]" type="test-misrouted">look</failure>
+  </testcase>
+  <testcase classname="TPROXY.a to b" name="all">
+    <skipped message="refused [test-skipped]" type="test-skipped"></skipped>
+  </testcase>
+  <system-out>a note</system-out>
+</testsuite>
+`
+	if out.String() != want {
+		t.Errorf("as JUnit:\n%s\nwant:\n%s", out.String(), want)
+	}
 }

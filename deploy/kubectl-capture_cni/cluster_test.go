@@ -37,6 +37,7 @@ type cluster struct {
 	version string
 	hostile string        // "an error" or "a warning" with each answer; empty for none
 	lists   int           // how many lists of Leases were read
+	user    string        // whom the last request impersonated
 	changed chan struct{} // is closed by the next change
 }
 
@@ -114,6 +115,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.user = r.Header.Get("Impersonate-User")
 	w.Header().Set("Content-Type", "application/json")
 	answer := func(code int, object any) {
 		w.WriteHeader(code)

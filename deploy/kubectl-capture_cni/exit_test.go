@@ -107,7 +107,7 @@ func TestExitStatus(t *testing.T) {
 			args = append(args, "--file", t.TempDir()+"/report.tar.gz")
 		}
 		out, errors, status := c.run(t, args...)
-		if status != tt.status || !strings.Contains(out+errors, tt.want) {
+		if status != tt.status || !strings.Contains(unwrapped(out+errors), tt.want) {
 			t.Errorf("%q without %q: status %d, want %d with %q:\n%s%s", args, tt.denied, status, tt.status, tt.want, out, errors)
 		}
 	}

@@ -61,7 +61,7 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	}
 	writeEvidence(out, e.Evidence, e.Finding.Reason)
 	if e.Finding.Next != "" {
-		fmt.Fprintf(out, "\nNext\n  %s\n", printable(report.WithURLs(e.Finding.Next)))
+		fmt.Fprint(out, "\nNext\n"+wrap("  ", "  "+furtherIndent, report.WithURLs(e.Finding.Next)))
 	}
 	writeCodesPage(out, e.Finding.Code != "")
 }
@@ -86,7 +86,7 @@ func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	fmt.Fprintln(out, "\nEvidence")
 	once := withoutCause(cause)
 	line := func(source, format string, args ...any) {
-		fmt.Fprintf(out, "  %s: %s\n", printable(source), printable(once.Replace(fmt.Sprintf(format, args...))))
+		fmt.Fprint(out, wrap("  "+printable(source)+": ", "  "+furtherIndent, once.Replace(fmt.Sprintf(format, args...))))
 	}
 	for _, event := range e.Events {
 		line("event", "%s %s, %d times, last at %s: %s", event.Type, event.Reason, event.Count, event.Last.Format(time.RFC3339), event.Message)
@@ -100,7 +100,10 @@ func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	}
 	if e.Agent != nil {
 		fmt.Fprintf(out, "  %s:\n", printable("agent "+e.Agent.Agent+", container "+e.Agent.Container))
-		writeLines(out, "    ", once.Replace(e.Agent.Answer.Text()))
+		for fact := range strings.Lines(once.Replace(e.Agent.Answer.Text())) {
+			at := min(len(report.Indent), len(fact)-1)
+			fmt.Fprint(out, wrap("    "+fact[:at], "    "+report.Indent, fact[at:]))
+		}
 	}
 	for _, missing := range e.Missing {
 		line(missing.Source, "not known: %s", missing.Reason)

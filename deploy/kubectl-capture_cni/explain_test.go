@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 	if status != 0 {
 		t.Errorf("a pod outside the mesh: status %d", status)
 	}
-	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "label its namespace")
+	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "enable injection for the namespace")
 	out, _, status = c.run(t, "explain", "shop/none", "-o", "json")
 	var e fleet.Explanation
 	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != report.Gone {

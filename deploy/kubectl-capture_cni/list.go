@@ -79,6 +79,7 @@ func writeList(out io.Writer, list podList) {
 	}
 	writePods(out, groups(list.Pods, func(p fleet.Pod) string { return p.Namespace + "/" + p.Name }))
 	writeNotes(out, list.Unknown, list.Notes)
+	writeCodesPage(out, len(list.Pods)+len(list.Unknown)+len(list.Notes) > 0)
 }
 
 func writePods(out io.Writer, pods []group[fleet.Pod]) {

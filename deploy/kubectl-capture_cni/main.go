@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -96,13 +97,13 @@ permissions for status and list. Role capture-cni-operator-exec has the addition
 for explain, trace and report; ClusterRole capture-cni-operator-test
 (testRole.enabled=true) has those for test.`,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return o.check(command.Name()) },
 	}
 	flags := command.PersistentFlags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; empty: as kubectl chooses it")
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
-	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json or yaml; empty: a table of what needs attention")
+	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test, junit; empty: a table")
 	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o),
 		precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
 	o.complete(command)
@@ -112,15 +113,15 @@ for explain, trace and report; ClusterRole capture-cni-operator-test
 	return command
 }
 
-func (o *options) check() error {
+func (o *options) check(command string) error {
 	if o.agentNamespace == "" {
 		return errors.New("--agent-namespace is empty: expected the namespace of the agents")
 	}
-	switch o.output {
-	case "", "wide", "json", "yaml":
+	switch {
+	case slices.Contains([]string{"", "wide", "json", "yaml"}, o.output), o.output == junit && command == "test":
 		return nil
 	}
-	return fmt.Errorf("--output is %q: expected wide, json or yaml", o.output)
+	return fmt.Errorf("--output is %q: expected wide, json, yaml or, of test, junit", o.output)
 }
 
 // run makes a client of the cluster for what a command does.

@@ -57,6 +57,10 @@ func TestPodNames(t *testing.T) {
 	if namespace, _, err := o.podOf(t.Context(), c.client(t), "web"); err != nil || namespace != "default" {
 		t.Errorf("without a namespace: %s, %v", namespace, err)
 	}
+	o.kubeconfig = "no kubeconfig"
+	if _, _, err := o.podOf(t.Context(), c.client(t), "web"); err == nil || !strings.HasPrefix(err.Error(), "reading the namespace: ") {
+		t.Errorf("without a kubeconfig: %v", err)
+	}
 }
 
 // TestServiceDestination has a Service in place of an address.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -31,7 +32,7 @@ func TestCommands(t *testing.T) {
 	}
 	flags := map[string]string{
 		"list": "all-namespaces exempt istio-init outdated uncaptured", "status": "timeout wait", "report": "file nodes",
-		"test": "image mode nodes report timeout", "trace": "as from in interface mark to udp", "explain": "", "precheck": "", "version": "",
+		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "precheck": "", "version": "",
 	}
 	for _, command := range whole.Commands() {
 		name, named := command.Name(), command.Name() == "explain" || command.Name() == "trace"
@@ -54,6 +55,11 @@ func TestCommands(t *testing.T) {
 		if got := strings.Join(found, " "); got != want {
 			t.Errorf("%s has the flags %s, want %s", name, got, want)
 		}
+		command.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+			if whole.PersistentFlags().Lookup(flag.Name) != nil {
+				t.Errorf("%s --%s hides the flag of all commands", name, flag.Name)
+			}
+		})
 	}
 	modes, _, err := whole.Find([]string{"test"})
 	lab.Check(t, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,40 @@ func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Expla
 	var out strings.Builder
 	writeExplanation(&out, e)
 	return out.String()
+}
+
+// TestColumns expects what an operator of a usual cluster reads to fit a terminal. A URL and a
+// command, which are copied, stay whole.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	c := sampleCluster(t)
+	long := state(&report.Pods{})
+	long.Findings = report.Findings{{
+		Code: report.PluginMissing, Severity: report.Problem, Subject: "binary", Next: "mount the directory writable, or set paths.binDirs to the directory that the runtime reads",
+		Reason: "writing /opt/cni/bin/capture-cni: open /opt/cni/bin/.capture-cni-1: read-only file system",
+	}}
+	c.addNode("ip-10-0-1-7", time.Minute, long)
+	c.addPod("ip-10-0-1-7", "frontend-7d9f8b6c5d-x2x4z", nil)
+	failed := "asking the node agent at /run/capture-cni/sockets/pods.sock: no answer within 2s; reading pod shop/pay from https://10.96.0.1:443: Unauthorized [add-lookup]"
+	c.events = []corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "pay"}, Type: "Warning", Reason: "CaptureFailed", Message: failed}}
+	status, _, _ := c.run(t, "status")
+	list, _, _ := c.run(t, "list")
+	for name, out := range map[string]string{"status": status, "list": list, "explain": sampleExplanation(t, c, "pay", report.Explanation{
+		Examined: true, NetNS: "/var/run/netns/cni-6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01", State: report.Drifted,
+		Because:     "chain nat_ISTIO_OUTPUT of table inet capture-cni has 9 rules in place of 11: rule 3 is missing, rule 4 differs",
+		Kernel:      &report.Kernel{Backend: "nftables", Stamp: "v5 ipv4+ipv6 0123456789abcdef0123456789abcdef"},
+		Annotations: []report.PodAnnotation{{Key: "traffic.sidecar.istio.io/excludeOutboundPorts", Created: &report.Value{Text: "80,443,8080"}}},
+		Add:         &record.Record{Time: sampleTime, Verdict: record.Failed, Reason: capture.ReasonLookup, Message: failed},
+	})} {
+		if !strings.Contains(out, "Codes: ") {
+			t.Errorf("%s has no address of the codes", name)
+		}
+		for line := range strings.Lines(out) {
+			if text := strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(text) > 80 && !strings.Contains(text, "kubectl ") && !strings.Contains(text, "https://") || strings.HasSuffix(text, " ") {
+				t.Errorf("%s prints a line of %d columns: %q", name, utf8.RuneCountInString(text), text)
+			}
+		}
+	}
 }
 
 // TestSamples expects the output that the guide for debugging shows to be that of today's program.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -54,8 +55,36 @@ func printable(text string) string { return replace(text, "") }
 // writeLines writes a text of several lines.
 func writeLines(out io.Writer, indent, text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintln(out, indent+printable(strings.TrimSuffix(line, "\n")))
+		fmt.Fprint(out, wrap(indent, indent+furtherIndent, line))
 	}
+}
+
+const (
+	columns = 80 // of a terminal
+
+	// furtherIndent is how much deeper the further lines of a text are: none passes for a line of
+	// this program.
+	furtherIndent = "    "
+)
+
+// whole matches what stays in one line: a command, to be copied, or a word.
+var whole = regexp.MustCompile(`kubectl [^;]*;?|\S+`)
+
+// wrap returns a text in lines that fit a terminal, each with its line end, if words and commands
+// are short enough. The first line begins with first, the others with further.
+func wrap(first, further, text string) string {
+	text = printable(strings.TrimSuffix(text, "\n"))
+	if utf8.RuneCountInString(first+text) <= columns {
+		return first + text + "\n"
+	}
+	lines, line, separator := "", first, ""
+	for _, part := range whole.FindAllString(text, -1) {
+		if separator != "" && utf8.RuneCountInString(line+separator+part) > columns {
+			lines, line, separator = lines+line+"\n", further, ""
+		}
+		line, separator = line+separator+part, " "
+	}
+	return lines + line + "\n"
 }
 
 // writeProgress writes a line about what a command does.

@@ -105,6 +105,9 @@ func TestHostileFields(t *testing.T) {
 		}
 	}
 	var out strings.Builder
+	writeJUnit(newScreen(&out), &test)
+	expectSafe(t, "test -o junit", out.String())
+	out.Reset()
 	if err := write(&options{output: "json"}, newScreen(&out), &state, nil, (&options{}).writeStatus); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,15 +24,24 @@ import (
 // expect wants texts in an output, in their order.
 func expect(t *testing.T, output string, want ...string) {
 	t.Helper()
-	rest := output
-	for _, text := range want {
-		_, after, found := strings.Cut(rest, text)
-		if !found {
-			t.Errorf("%q is missing, or not in its place, in:\n%s", text, output)
-			return
+	missing := func(rest string) string {
+		for _, text := range want {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				return text
+			}
+			rest = after
 		}
-		rest = after
+		return ""
 	}
+	if text := missing(output); text != "" && missing(unwrapped(output)) != "" {
+		t.Errorf("%q is missing, or not in its place, in:\n%s", text, output)
+	}
+}
+
+// unwrapped returns an output without the line ends within its texts.
+func unwrapped(output string) string {
+	return regexp.MustCompile(`\n {4,}`).ReplaceAllString(output, " ")
 }
 
 func TestStatusOfAGoodFleet(t *testing.T) {
@@ -108,7 +118,10 @@ func TestStatusWaits(t *testing.T) {
 	if err != nil || !f.Good() || c.lists != 1 {
 		t.Errorf("%+v, %v, after %d lists", f, err, c.lists)
 	}
-	expect(t, progress.String(), "0s: waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	expect(t, progress.String(), "s: waiting: agents: the controller has not read the newest specification; nodes: 1 waiting", "nodes: 1 ready")
+	if strings.Contains(progress.String(), "1 updated") {
+		t.Errorf("it says that it waits for a fleet that is good:\n%s", progress)
+	}
 	out, _, status := c.run(t, "status", "--wait")
 	if status != 0 {
 		t.Errorf("status %d", status)

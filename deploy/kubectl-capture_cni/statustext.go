@@ -112,9 +112,9 @@ func writeCodesPage(out io.Writer, printed bool) {
 
 func writeNotes(out io.Writer, unknown, notes []string) {
 	for _, what := range unknown {
-		fmt.Fprintf(out, "\nNot known: %s\n", printable(what))
+		fmt.Fprint(out, "\n"+wrap("", furtherIndent, "Not known: "+what))
 	}
 	for _, note := range notes {
-		fmt.Fprintf(out, "\nNote: %s\n", printable(note))
+		fmt.Fprint(out, "\n"+wrap("", furtherIndent, "Note: "+note))
 	}
 }

@@ -63,19 +63,38 @@ func (t *table) write(out io.Writer) {
 		for last > 0 && row[last] == "" {
 			last--
 		}
-		for i, cell := range row[:last+1] {
+		start, gap := 0, "" // of the last cell, and before it
+		for i, cell := range row[:last] {
+			fmt.Fprint(out, gap)
 			writeState(out, cell)
-			if i < last {
-				fmt.Fprint(out, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
+			start, gap = start+widths[i]+2, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
 		}
-		fmt.Fprintln(out)
+		writeLastCell(out, start, gap, row[last])
 	}
 	for _, step := range t.steps[:min(len(t.steps), maxSteps)] {
-		fmt.Fprintln(out, "  next for "+printable(step.subjects[0]+step.subjects.more()+": "+report.WithURLs(step.text)))
+		fmt.Fprint(out, wrap("  ", "  "+furtherIndent, "next for "+step.subjects[0]+step.subjects.more()+": "+report.WithURLs(step.text)))
 	}
 	if more := len(t.steps) - maxSteps; more > 0 {
 		fmt.Fprintf(out, "  and %d more next steps: -o json has them all\n", more)
+	}
+}
+
+// leastColumns is how many columns a text of several lines needs.
+const leastColumns = 40
+
+// writeLastCell writes the last cell of a row, which begins in a column after a gap. A text that is
+// too long continues in that column, or is below the row if few columns are left. A word stays.
+func writeLastCell(out io.Writer, start int, gap, cell string) {
+	switch {
+	case !strings.Contains(cell, " ") || start+utf8.RuneCountInString(cell) <= columns:
+		fmt.Fprint(out, gap)
+		writeState(out, cell)
+		fmt.Fprintln(out)
+	case columns-start < leastColumns:
+		fmt.Fprint(out, "\n"+wrap(furtherIndent, furtherIndent, cell))
+	default:
+		indent := strings.Repeat(" ", start)
+		fmt.Fprint(out, gap+wrap(indent, indent, cell)[start:])
 	}
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,7 +23,7 @@ namespace makes the answer uncertain.
 
 It executes "capture-cni-node explain --to" in the guard's container on the pod's node,
 which changes nothing and sends no packet.`,
-		Example: `  kubectl capture-cni trace shop/web --to 10.1.2.3:443 --as 1000:1000
+		Example: `  kubectl capture-cni trace shop/web --to 10.1.2.3:443 --sender 1000:1000
   kubectl capture-cni trace -n shop deploy/web --to svc/cart:http
   kubectl capture-cni trace shop/web --to 10.244.1.7:8080 --from 10.244.2.9 --in`,
 		Args: cobra.ExactArgs(1),
@@ -57,7 +58,7 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("packet", pflag.ContinueOnError)
 	flags.String("to", "", "the packet's destination, IP:PORT, svc/NAME:PORT or svc/NAME.NAMESPACE:PORT (required)")
 	flags.String("from", "", "the packet's source, IP or IP:PORT; empty: that of the pod's routes or, with --in, one that no rule names")
-	flags.String("as", "", "the sending process, UID:GID; empty: a user and a group that no rule names")
+	flags.String("sender", "", "the sending process, UID:GID, which agents call --as; empty: a user and a group that no rule names")
 	flags.Bool("udp", false, "UDP instead of TCP")
 	flags.Bool("in", false, "the packet comes from another host, to an address of the pod")
 	flags.String("interface", "", "the interface by which the packet leaves or arrives; empty: that of the pod's routes")
@@ -67,11 +68,12 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	return flags
 }
 
-// given returns the flags that are set, as the agent's command takes them.
+// given returns the flags that are set, as the agent's command takes them. Agents of all releases
+// call the sender --as, which is kubectl's flag for impersonation.
 func given(flags *pflag.FlagSet) (args []string) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {
-			args = append(args, "--"+flag.Name+"="+flag.Value.String())
+			args = append(args, "--"+strings.Replace(flag.Name, "sender", "as", 1)+"="+flag.Value.String())
 		}
 	})
 	return args

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestTrace needs a destination, and names the command that it executes.
+// TestTrace needs a destination, and names the command that it executes. --as is kubectl's.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -35,6 +35,9 @@ func TestTrace(t *testing.T) {
 		}
 		expect(t, errors, tt.want)
 	}
+	if c.run(t, "trace", "shop/web", "--to", "10.0.0.1:80", "--as", "operator"); c.user != "operator" {
+		t.Errorf("trace --as operator impersonates %q", c.user)
+	}
 }
 
 // TestPacketFlags passes on those flags alone that are set.
@@ -42,10 +45,10 @@ func TestPacketFlags(t *testing.T) {
 	t.Parallel()
 	command := &cobra.Command{}
 	flags := packetFlags(command)
-	if err := command.ParseFlags([]string{"--to", "[2001:db8::1]:53", "--udp", "--as", "1000:1000", "--mark", "0"}); err != nil {
+	if err := command.ParseFlags([]string{"--to", "[2001:db8::1]:53", "--udp", "--sender", "1000:1000", "--mark", "0"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := given(flags), []string{"--as=1000:1000", "--mark=0", "--to=[2001:db8::1]:53", "--udp=true"}; !slices.Equal(got, want) {
+	if got, want := given(flags), []string{"--mark=0", "--as=1000:1000", "--to=[2001:db8::1]:53", "--udp=true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

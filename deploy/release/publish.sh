@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # publish.sh DIRECTORY VERSION REGISTRY [FLAG...]: pushes the image and the chart of a
 # release (make release) to a registry, and signs both, what the programs consist of
-# (SBOM), from what they were built (provenance), and the checksums. FLAGs are for each call
+# (SBOM), which known vulnerabilities affect them (OpenVEX), from what they were built
+# (provenance), and the checksums. FLAGs are for each call
 # of cosign: none on GitHub, which vouches for the workflow's identity; a key elsewhere.
 # BUILDER is the URI of who built the release. PLAIN_HTTP=1 is for a registry without TLS.
 set -euo pipefail
@@ -10,6 +11,7 @@ dist=$1 version=$2 registry=$3 builder=${BUILDER:?}
 shift 3
 parts=$(dirname "$0")/../../bin/parts
 sbom=$dist/capture-cni-$version.cdx.json
+vex=$dist/capture-cni-$version.openvex.json
 source=https://github.com/capture-cni/capture-cni
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,6 +37,7 @@ tar -x -C "$work/image" -f "$dist/capture-cni-image_$version.tar"
 image=$("$parts/crane" push "$work/image" "$registry/capture-cni:$version")
 "$parts/cosign" sign --yes --recursive "$@" "$image"
 "$parts/cosign" attest --yes --type cyclonedx --predicate "$sbom" "$@" "$image"
+"$parts/cosign" attest --yes --type openvex --predicate "$vex" "$@" "$image"
 "$parts/cosign" attest --yes --type slsaprovenance1 --predicate "$work/provenance.json" "$@" "$image"
 
 "$parts/helm" push ${PLAIN_HTTP:+--plain-http} "$dist/capture-cni-$version.tgz" "oci://$registry/charts" 2>&1 | tee "$work/pushed"
@@ -43,4 +46,5 @@ chart=$registry/charts/capture-cni@$(sed -n 's/^Digest: //p' "$work/pushed")
 "$parts/cosign" attest --yes --type slsaprovenance1 --predicate "$work/provenance.json" "$@" "$chart"
 
 "$parts/cosign" sign-blob --yes --bundle "$dist/SHA256SUMS.sigstore.json" "$@" "$dist/SHA256SUMS"
+"$parts/cosign" sign-blob --yes --bundle "$vex.sigstore.json" "$@" "$vex"
 "$parts/cosign" attest-blob --yes --type slsaprovenance1 --predicate "$work/provenance.json" --bundle "$dist/SHA256SUMS.provenance.sigstore.json" "$@" "$dist/SHA256SUMS"

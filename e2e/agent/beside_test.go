@@ -112,8 +112,10 @@ func TestAgentBesideIstioCNI(t *testing.T) {
 			}
 
 			n.Write(t, machine.PrimaryName, machine.Kindnet)
-			a.Ready(t)
-			n.waitForTypes(t, "ptp portmap capture-cni") // without the drop-in of a trial
+			if body := a.Ready(t); !strings.Contains(body, "in mode "+mode) { // never during a trial
+				t.Errorf("istio-cni has left: %s", body)
+			}
+			n.waitForTypes(t, "ptp portmap capture-cni")
 			a.Stop(t)
 
 			n.Write(t, machine.PrimaryName, besideIstioCNI(files(t, n.NetDir)["/"+machine.PrimaryName], false))

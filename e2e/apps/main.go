@@ -20,6 +20,8 @@ const usage = `usage: apps COMMAND
   serve NETWORK ADDRESS…       answer at each address, of either family
   ask NETWORK ADDRESS [FROM]   connect and print the answers of all hops, the application's last
   echo ADDRESS                 send back what is received
+  web ADDRESS [OTHER…]         answer HTTP requests with the client's identity; at the others, answer as serve does
+  poll URL                     request a URL all the time, and print each answer
   hold ADDRESS                 keep a connection to an echo server, and print that it is alive
   lookup NAME                  print the addresses that the pod's name server answers with
   proxy [sidecar [silent|plain]]  run the sidecar; silent, it sends clients no answers of its own; plain, it has no address of its own
@@ -60,6 +62,10 @@ func run(ctx context.Context, command string, args []string) error {
 		return ask(args[0], args[1], args[2:])
 	case command == "echo" && len(args) == 1:
 		return echo(ctx, args[0])
+	case command == "web" && len(args) > 0:
+		return web(ctx, args[0], args[1:])
+	case command == "poll" && len(args) == 1:
+		return poll(ctx, args[0])
 	case command == "hold" && len(args) == 1:
 		return hold(ctx, args[0])
 	case command == "lookup" && len(args) == 1:

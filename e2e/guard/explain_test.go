@@ -29,6 +29,7 @@ func TestExplain(t *testing.T) {
 	out := g.explain(t, "web")
 	for _, want := range []string{
 		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v5",
+		"last ADD     not known: no agent received a record of it",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -36,9 +37,6 @@ func TestExplain(t *testing.T) {
 	}
 	if after := p.list(t); after != before {
 		t.Errorf("it changed the rules:\n%s", after)
-	}
-	if strings.Contains(out, "last ADD") {
-		t.Errorf("it names an ADD without an agent socket:\n%s", out)
 	}
 	if _, err := g.Explain(t.Context(), "shop", "none"); !errors.Is(err, guard.ErrNotHere) {
 		t.Errorf("a pod that is not there: %v", err)

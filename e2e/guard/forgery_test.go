@@ -41,9 +41,12 @@ var forgeries = map[string]struct {
 	found capture.Reason
 	says  string
 }{
-	"a stamp alone":                {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, telemetry.Drifted, ""},
-	"the stamp of ours":            {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, telemetry.Drifted, ""},
-	"no stamp":                     {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, telemetry.Drifted, ""},
+	"a stamp alone":     {func(t *testing.T, p *pod) { forgeStamp(t, p, forgedStamp) }, telemetry.Drifted, ""},
+	"the stamp of ours": {func(t *testing.T, p *pod) { forgeStamp(t, p, p.rules(t).Stamp) }, telemetry.Drifted, ""},
+	"no stamp":          {func(t *testing.T, p *pod) { p.nft(t, "flush", "chain", "inet", "capture-cni", "stamp") }, telemetry.Drifted, ""},
+	"no stamp, but its rule": {func(t *testing.T, p *pod) {
+		p.nft(t, "flush chain inet capture-cni stamp; add rule inet capture-cni stamp return")
+	}, telemetry.Drifted, `missing: rule "capture-cni rules v`},
 	"a table that no packet meets": {func(t *testing.T, p *pod) { p.nft(t, "add table inet capture-cni { flags dormant; }") }, telemetry.Drifted, ""},
 	"a chain at another hook": {func(t *testing.T, p *pod) {
 		p.nft(t, "flush chain inet capture-cni filter_OUTPUT; delete chain inet capture-cni filter_OUTPUT")

@@ -155,10 +155,8 @@ func (n *node) newGuard(t *testing.T, o options) nodeGuard {
 	lab.Check(t, err)
 	conf, _, err := input.NetConf()
 	lab.Check(t, err)
-	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Socket: n.socket, BaselineDir: n.baselines}
-	if n.socket != "" {
-		settings.HistoryDir = telemetry.HistoryDirectory(n.socket)
-	}
+	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Socket: n.socket, BaselineDir: cmp.Or(n.baselines, t.TempDir())}
+	settings.HistoryDir = telemetry.HistoryDirectory(n.socket)
 	if o.runtime == nil {
 		o.runtime = n
 	}

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
 // TestEarlierPods has a pod that an earlier plugin captured. It is outdated,
@@ -87,6 +90,50 @@ func TestEarlierPodsReportedOnce(t *testing.T) {
 	if records := receive(t, conn)["web"]; len(records) != 1 || records[0].Reason != telemetry.Outdated {
 		t.Errorf("reported %+v, want once that the pod is outdated", records)
 	}
+}
+
+// TestReworded has pods whose baselines a guard of 0.3.0 left, also one whose rules have other
+// words in their comments, and so another stamp. Their rules are the same, so nothing is
+// reported and nothing is changed, until a rule is.
+func TestReworded(t *testing.T) {
+	t.Parallel()
+	for name, why := range map[string]string{"the same words": "", "other words": "in other words"} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode()
+			n.baselines = t.TempDir()
+			conn := n.listen(t)
+			p := n.run(t, "web")
+			p.captureBy(t, reworded{why: why}, nil)
+			earlier := fmt.Sprintf(`{"stamp":%q,"backend":"nftables","digest":"2:%064x"}`, p.rules(t).Stamp, 1)
+			lab.Check(t, os.WriteFile(filepath.Join(n.baselines, "web"), []byte(earlier), 0o600))
+			before := p.list(t)
+			if !strings.Contains(before, why) {
+				t.Fatalf("no comment has other words:\n%s", before)
+			}
+			for range 2 {
+				n.newGuard(t, options{}).finds(t, report.Captured)
+			}
+			if after, records := p.list(t), receive(t, conn)["web"]; after != before || len(records) > 0 {
+				t.Errorf("reported %+v, the rules are:\n%s", records, after)
+			}
+			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
+			n.newGuard(t, options{}).finds(t, report.Captured)
+			expectRepair(t, receive(t, conn)["web"], telemetry.Drifted)
+		})
+	}
+}
+
+// reworded is a backend that gives the first rule another comment.
+type reworded struct {
+	nftables.Backend
+	why string
+}
+
+func (r reworded) Apply(ctx context.Context, rs capture.Ruleset) error {
+	if r.why != "" {
+		rs.Chains[0].Rules[0].Why = r.why
+	}
+	return r.Backend.Apply(ctx, rs)
 }
 
 // captureByEarlierRelease calls the plugin of an earlier release.

@@ -59,6 +59,7 @@ var Runs = []Run{
 	{published, "guides/verify.md", "3. Verify image and chart", []string{"docker-manifest-digest"}},
 	{published, "guides/verify.md", "4. Verify the provenance", []string{"Verified OK"}},
 	{published, "guides/verify.md", "5. Verify the list of modules", nil},
+	{published, "guides/verify.md", "6. Verify the statement on vulnerabilities", []string{"Verified OK"}},
 }
 
 // Of returns the sections that a test runs.

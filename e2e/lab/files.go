@@ -35,13 +35,9 @@ func ReadCase(t testing.TB, directory string) Case {
 	if err == nil {
 		err = yaml.UnmarshalStrict(content, read.Pod)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	input, err := config.Read([]byte(optional(t, filepath.Join(directory, "settings.json"), "{}")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	conf, warnings, err := input.NetConf()
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
@@ -57,9 +53,7 @@ func ReadCase(t testing.TB, directory string) Case {
 func (c Case) Rules(t testing.TB) capture.Ruleset {
 	t.Helper()
 	decision, err := Decide(c.Pod, c.Settings, c.Addresses...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return capture.Rules(decision.Intent)
 }
 
@@ -69,9 +63,7 @@ func optional(t testing.TB, path, byDefault string) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return byDefault
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return string(content)
 }
 
@@ -79,14 +71,10 @@ func optional(t testing.TB, path, byDefault string) string {
 func ExpectGolden(t testing.TB, update bool, path, got string) {
 	t.Helper()
 	if update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		Check(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s changed (-golden +now); run make golden if this is intended:\n%s", path, diff)
 	}
@@ -96,9 +84,7 @@ func ExpectGolden(t testing.TB, update bool, path, got string) {
 func FileNames(t testing.TB, directory string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}

@@ -10,8 +10,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,37 +31,59 @@ func init() { runtime.LockOSThread() }
 // NetNS it is the namespace of the process, which needs no privilege.
 type Host struct{ NetNS ns.NetNS }
 
-// NewHost creates a namespace; lo is down, as the kernel leaves it.
+// NewHost creates a namespace; lo is down, as the kernel leaves it. Link-local addresses skip
+// duplicate address detection, because until it ends, two seconds later, a host with a source
+// address of another interface asks no neighbour for its address.
 func NewHost() (*Host, error) {
+	swept.Do(sweep)
 	netns, err := testutils.NewNS()
 	if err != nil {
 		return nil, fmt.Errorf("creating a network namespace: %w", err)
 	}
-	return &Host{netns}, nil
+	h := &Host{netns}
+	if err := errors.Join(os.MkdirAll(owners, 0o755), os.WriteFile(h.owner(), nil, 0o644)); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	_ = h.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0) }) // a kernel may lack IPv6
+	return h, nil
 }
+
+// owners has a file for each namespace, whose name begins with the pid of its test.
+const owners = "/run/capture-cni-tests"
+
+func (h *Host) owner() string {
+	return fmt.Sprintf("%s/%d %s", owners, os.Getpid(), filepath.Base(h.Path()))
+}
+
+// sweep removes the namespaces of tests that were killed. The neighbours of all namespaces share
+// one table, which has room for those of some 700.
+func sweep() {
+	files, _ := filepath.Glob(owners + "/*")
+	for _, file := range files {
+		pid, name, _ := strings.Cut(filepath.Base(file), " ")
+		if _, err := os.Stat("/proc/" + pid); err != nil {
+			path := "/var/run/netns/" + name
+			_ = errors.Join(unix.Unmount(path, unix.MNT_DETACH), os.Remove(path), os.Remove(file))
+		}
+	}
+}
+
+var swept sync.Once
 
 // StartHost creates a Host for a test, which needs root, and removes it afterwards.
 func StartHost(t testing.TB) *Host {
 	t.Helper()
 	RequireRoot(t)
 	h, err := NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	Check(t, err)
+	t.Cleanup(func() { Check(t, h.Close()) })
 	return h
 }
 
 // Within runs f inside the namespace, and ends the test if it fails.
 func (h *Host) Within(t testing.TB, f func() error) {
 	t.Helper()
-	if err := h.Do(f); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, h.Do(f))
 }
 
 // Load has nft load a text, as another program would.
@@ -90,7 +114,7 @@ func (h *Host) Path() string { return h.NetNS.Path() }
 // lazily: a process between fork and exec still holds every open file.
 func (h *Host) Close() error {
 	path := h.Path()
-	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path))
+	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path), os.Remove(h.owner()))
 }
 
 // Do runs f on a thread inside the namespace.
@@ -182,12 +206,7 @@ func addAddress(link netlink.Link, text string) error {
 // AddDefaultRoute routes by the gateway what has no more specific route.
 func (h *Host) AddDefaultRoute(gateway string) error {
 	return h.Do(func() error {
-		ip := net.ParseIP(gateway)
-		zero := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
-		if ip.To4() == nil {
-			zero = &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
-		}
-		if err := netlink.RouteAdd(&netlink.Route{Gw: ip, Dst: zero}); err != nil {
+		if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}); err != nil {
 			return fmt.Errorf("adding a default route via %s: %w", gateway, err)
 		}
 		return nil

@@ -31,8 +31,8 @@ func (h *Host) WaitForIPv6() error {
 	})
 }
 
-// unreachable returns the IPv6 addresses without a local route. Link-local ones wait for
-// duplicate address detection; no test sends to them.
+// unreachable returns the IPv6 addresses without a local route. Neighbours are asked from
+// link-local ones.
 func unreachable() (missing []string, err error) {
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V6)
 	if err != nil {
@@ -49,7 +49,7 @@ func unreachable() (missing []string, err error) {
 		}
 	}
 	for _, address := range addresses {
-		if text := address.IP.String(); !address.IP.IsLinkLocalUnicast() && !reachable[text] {
+		if text := address.IP.String(); !reachable[text] {
 			missing = append(missing, text)
 		}
 	}

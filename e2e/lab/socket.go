@@ -17,13 +17,9 @@ import (
 func AgentSocket(t testing.TB, path string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.Chmod(path, 0o600))
 	return conn
 }
 
@@ -31,9 +27,7 @@ func AgentSocket(t testing.TB, path string) *net.UnixConn {
 func Datagrams(t testing.TB, conn *net.UnixConn) (sent [][]byte) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	buffer := make([]byte, 128<<10)
 	for {
 		var size int
@@ -45,9 +39,7 @@ func Datagrams(t testing.TB, conn *net.UnixConn) (sent [][]byte) {
 		if errors.Is(readErr, unix.EAGAIN) {
 			return sent
 		}
-		if err := errors.Join(err, readErr); err != nil {
-			t.Fatal(err)
-		}
+		Check(t, errors.Join(err, readErr))
 		sent = append(sent, slices.Clone(buffer[:size]))
 	}
 }

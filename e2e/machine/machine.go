@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/host"
 )
@@ -27,9 +28,7 @@ import (
 func NetDir(t *testing.T, files map[string]string) *host.Dir {
 	t.Helper()
 	net, err := host.OpenDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = net.Close() })
 	for name, content := range files {
 		Write(t, net, name, content)
@@ -40,9 +39,7 @@ func NetDir(t *testing.T, files map[string]string) *host.Dir {
 func Write(t *testing.T, net *host.Dir, name, content string) {
 	t.Helper()
 	path := filepath.Join(net.Path(), name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 }
 
 // Files returns all files below the directory, and empty directories with a slash.
@@ -61,18 +58,14 @@ func Files(t *testing.T, net *host.Dir) map[string]string {
 		found[name] = string(content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, err)
 	return found
 }
 
 func OpenDir(t *testing.T, path string) *host.Dir {
 	t.Helper()
 	dir, err := host.OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
 	return dir
 }
@@ -83,12 +76,8 @@ func New(t *testing.T, files map[string]string) (root string) {
 	root = t.TempDir()
 	for path, content := range files {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		lab.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		lab.Check(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return root
 }
@@ -136,9 +125,7 @@ func Serve(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *cri.Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
 	if other, ok := runtime.(http.Handler); ok {
@@ -158,9 +145,7 @@ func Serve(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *cri.Client {
 	}
 	t.Cleanup(server.Stop)
 	client, err := cri.New(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -203,8 +203,8 @@ var chartMutants = []mutant{
 	{
 		name: "dormant-table-is-captured",
 		file: "install/kernel/compare.go",
-		from: "shape.Add(o.Name, o.Content)",
-		to:   "shape.Add(o.Name)",
+		from: "all.Add(o.Name, o.Content)",
+		to:   "all.Add(o.Name)",
 		by:   by(root, "e2e/guard", "TestForgeries/a_table_that_no_packet_meets"),
 	},
 	{

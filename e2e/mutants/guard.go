@@ -7,8 +7,8 @@ var guardMutants = []mutant{
 	{
 		name: "guard-repairs-another-pods-namespace",
 		file: "install/guard/repair.go",
-		from: "if !netns.Is(w.sandbox.NetNS) {",
-		to:   "if netns == nil {",
+		from: "if netns.Is(w.sandbox.NetNS) {",
+		to:   "if netns != nil {",
 		by:   by(root, "e2e/guard", "TestNeverAnother/another_namespace_comes_to_its_path"),
 	},
 	{
@@ -61,6 +61,20 @@ var guardMutants = []mutant{
 		by:   by(root, "e2e/guard", "TestEarlierPodsReportedOnce"),
 	},
 	{
+		name: "reworded-comments-make-pods-outdated",
+		file: "plugin/dump/items.go",
+		from: "return Item{comment, content}",
+		to:   "return Item{comment, comment + content}",
+		by:   by(root, "e2e/guard", "TestReworded"),
+	},
+	{
+		name: "guard-compares-digests-of-an-earlier-release",
+		file: "install/kernel/compare.go",
+		from: `digestVersion = "3:"`,
+		to:   `digestVersion = "2:"`,
+		by:   by(root, "e2e/guard", "TestReworded"),
+	},
+	{
 		name: "removed-rules-go-unnoticed",
 		file: "install/guard/examine.go",
 		from: "case o.Generation == question.Seen:",
@@ -105,7 +119,7 @@ var guardMutants = []mutant{
 	{
 		name: "guard-waits-for-the-lock-of-a-pod",
 		file: "install/guard/examine.go",
-		from: "kernel.TryOpen(w.sandbox.NetNS)",
+		from: "podnet.Open(ended, w.sandbox.NetNS)",
 		to:   "podnet.Open(ctx, w.sandbox.NetNS)",
 		by:   by(root, "e2e/guard", "TestLocked"),
 	},

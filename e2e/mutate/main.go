@@ -77,7 +77,7 @@ func run(ctx context.Context, least limits, lived bool, patterns []string) error
 	var failed []error
 	for p := range ready {
 		if p.err == nil {
-			p.outcome, p.err = p.run(ctx)
+			p.outcome, p.err = p.run(ctx, reasons)
 		}
 		if p.err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", p.name(), p.err))

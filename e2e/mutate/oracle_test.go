@@ -112,7 +112,7 @@ func operatorMutants(t *testing.T, dir string) map[string]bool {
 	lab.Check(t, err)
 	trial, err := prepare(t.Context(), sources[0])
 	lab.Check(t, err)
-	o, err := trial.run(t.Context())
+	o, err := trial.run(t.Context(), nil)
 	lab.Check(t, err)
 	noticed := map[string]bool{}
 	for i, m := range slices.Concat(o.killed, o.lived, o.unreached) {

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // outcome is what the tests of one package noticed.
@@ -66,7 +68,7 @@ func prepare(ctx context.Context, s *source) (*trial, error) {
 
 // run runs each test alone, to know which code it runs, and then each mutant against the tests
 // that run its code. The more of their time the tests wait, the more of them run at a time.
-func (t *trial) run(ctx context.Context) (o outcome, err error) {
+func (t *trial) run(ctx context.Context, reasons exceptions) (o outcome, err error) {
 	began := time.Now()
 	defer func() { err = errors.Join(err, os.RemoveAll(t.scratch)) }()
 	names, err := t.list(ctx)
@@ -84,6 +86,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 			t.try(ctx, i+1)
 		}
 	})
+	t.repeat(ctx, reasons)
 	for _, list := range [][]mutant{t.lived, t.unreached} {
 		slices.SortFunc(list, func(a, b mutant) int { return cmp.Compare(a.String(), b.String()) })
 	}
@@ -128,6 +131,20 @@ func (t *trial) try(ctx context.Context, n int) {
 		return
 	}
 	t.note(&t.lived, m)
+}
+
+// repeat tries mutants again, one at a time, that a test noticed though an exception says that
+// none can: a test that waits may fail by itself while others run.
+func (t *trial) repeat(ctx context.Context, reasons exceptions) {
+	killed := t.killed
+	t.killed = nil
+	for _, m := range killed {
+		if _, found := reasons.find(m); found {
+			t.try(ctx, slices.Index(t.mutants, m)+1)
+		} else {
+			t.killed = append(t.killed, m)
+		}
+	}
 }
 
 // attempt runs a batch. If that takes too long, it finds out whether the machine is busy, and
@@ -191,18 +208,13 @@ func (t *trial) note(list *[]mutant, m mutant) {
 
 // parallel calls a function for the numbers below n, some of them at a time.
 func parallel(atOnce, n int, do func(i int)) {
-	var workers sync.WaitGroup
-	numbers := make(chan int)
-	for range atOnce {
-		workers.Go(func() {
-			for i := range numbers {
-				do(i)
-			}
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for i := range n {
+		running.Go(func() error {
+			do(i)
+			return nil
 		})
 	}
-	for i := range n {
-		numbers <- i
-	}
-	close(numbers)
-	workers.Wait()
+	_ = running.Wait()
 }

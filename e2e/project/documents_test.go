@@ -76,13 +76,10 @@ func TestTables(t *testing.T) {
 // findingTable lists the codes of all findings.
 func findingTable() string {
 	var table strings.Builder
-	table.WriteString("| code | meaning | cause | next step |\n|---|---|---|---|\n")
+	table.WriteString("|code|meaning|cause|next step|\n|---|---|---|---|\n")
 	for _, code := range report.Codes() {
 		next := strings.ToUpper(code.Advice[:1]) + code.Advice[1:] + "."
-		if strings.HasPrefix(code.Advice, "kubectl") {
-			next = "Run " + code.Advice + "."
-		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", code.Code, code.Means, code.Cause, next)
+		fmt.Fprintf(&table, "|`%s`|%s|%s|%s|\n", code.Code, code.Means, code.Cause, next)
 	}
 	return table.String()
 }

@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"plugin/podfields":                    {"config", "plugin/capture"},
 	"plugin/nlsocket":                     {},
 	"plugin/nfnetlink":                    {"plugin/capture", "plugin/nlsocket"},
-	"plugin/dump":                         {"plugin/nfnetlink"},
+	"plugin/dump":                         {"plugin/capture", "plugin/nfnetlink"},
 	"plugin/nftables":                     {"config", "plugin/capture", "plugin/dump", "plugin/nfnetlink"},
 	"plugin/xtables":                      {"plugin/capture", "plugin/nfnetlink"},
 	"plugin/iptables":                     {"config", "plugin/capture", "plugin/dump", "plugin/nfnetlink", "plugin/xtables"},

@@ -33,6 +33,10 @@ func TestCheck(t *testing.T) {
 			handle := handleOf(t, pod, "nat_ISTIO_REDIRECT", "to the proxy's outbound port")
 			pod.Load(t, "replace rule inet capture-cni nat_ISTIO_REDIRECT handle "+handle+` meta l4proto tcp counter redirect to :15002 comment "to the proxy's outbound port"`)
 		}, `missing: rule "to the proxy's outbound port" of chain nat_ISTIO_REDIRECT`},
+		{"other words in a comment", func(t *testing.T, pod *lab.Host) {
+			handle := handleOf(t, pod, "nat_ISTIO_REDIRECT", "to the proxy's outbound port")
+			pod.Load(t, "replace rule inet capture-cni nat_ISTIO_REDIRECT handle "+handle+` meta l4proto tcp counter redirect to :15001 comment "other words"`)
+		}, ""},
 		{"reordered rules", func(t *testing.T, pod *lab.Host) {
 			handle := handleOf(t, pod, "nat_ISTIO_PROXY", "the proxy's tunnel port")
 			pod.Load(t, "delete rule inet capture-cni nat_ISTIO_PROXY handle "+handle+"\n"+

@@ -125,7 +125,14 @@ func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 		if err = errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault); err != nil || o.Obstruction != "" {
 			return []string{o.Obstruction}, err
 		}
-		return new(kernel.References).Differences(ctx, o, rs)
+		if backend != config.NFTables {
+			return o.Differences(ctx, rs, backend)
+		}
+		want, err := new(kernel.References).Digest(ctx, rs)
+		if o.Digest != want {
+			return []string{"another digest"}, err
+		}
+		return nil, err
 	})
 	step("remove", func() ([]string, error) { return nil, netns.Namespace.Remove(ctx) })
 	var left netfilter.State

@@ -95,6 +95,7 @@ func TestCheckByIPTables(t *testing.T) {
 			{"removed rule", four + " -t nat -D ISTIO_REDIRECT 1", `missing: rule "to the proxy's outbound port" of chain ISTIO_REDIRECT of ipv4 table nat`},
 			{"removed jump", six + " -t mangle -D PREROUTING 1", `missing: chain PREROUTING of ipv6 table mangle`},
 			{"removed one of two jumps", four + " -t nat -D OUTPUT 1", `missing: rule "outbound TCP" of chain OUTPUT of ipv4 table nat`},
+			{"another comment", four + " -t nat -R ISTIO_REDIRECT 1 -p tcp -m comment --comment other -j REDIRECT --to-ports 15001", ""},
 			{"added rule", six + " -t nat -I ISTIO_OUTPUT -j RETURN", "unexpected: a rule without comment of chain ISTIO_OUTPUT of ipv6 table nat"},
 			{"added rule with the comment of a note", six + " -t nat -I ISTIO_OUTPUT -m comment --comment made:table -j RETURN", `unexpected: rule "made:table" of chain ISTIO_OUTPUT of ipv6 table nat`},
 			{"added jump", four + " -t nat -A INPUT -j CAPTURE_CNI", "unexpected: chain INPUT of ipv4 table nat"},

@@ -2,7 +2,8 @@
 
 // Command vulncheck lists the known vulnerabilities whose code a release calls, by
 // govulncheck. It fails for each that allowed.txt does not name, and for each line there
-// that has ended or is not needed. GOVULNDB is another database than Go's, as a URL.
+// that has ended or is not needed. With -openvex, it writes a statement on all known
+// vulnerabilities instead. GOVULNDB is another database than Go's, as a URL.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,15 +29,18 @@ import (
 var released = []string{"./plugin/...", "./install/...", "./deploy/kubectl-capture_cni"}
 
 func main() {
+	openvex := flag.String("openvex", "", "file to write an OpenVEX statement to")
+	version := flag.String("version", "", "with -openvex: the release's version, such as 1.2.3")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, "allowed.txt", released, time.Now()); err != nil {
+	if err := run(ctx, "allowed.txt", *openvex, *version, released, time.Now()); err != nil {
 		fmt.Fprintln(os.Stderr, "vulncheck:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file string, packages []string, now time.Time) error {
+func run(ctx context.Context, file, openvex, version string, packages []string, now time.Time) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -44,9 +49,12 @@ func run(ctx context.Context, file string, packages []string, now time.Time) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	if openvex != "" {
+		return writeStatement(ctx, openvex, version, packages, accepted)
+	}
 	found, err := check(ctx, packages)
 	if err != nil {
-		return fmt.Errorf("running govulncheck: %w", err)
+		return err
 	}
 	err = compare(found, accepted, now)
 	if err == nil {
@@ -64,24 +72,34 @@ func (v vulnerability) String() string {
 
 // check returns the vulnerabilities of the packages, each once.
 func check(ctx context.Context, packages []string) ([]vulnerability, error) {
+	out, err := govulncheck(ctx, "json", packages)
+	if err != nil {
+		return nil, err
+	}
+	return read(out)
+}
+
+// govulncheck returns what it says of the packages, in a form.
+func govulncheck(ctx context.Context, form string, packages []string) (*bytes.Buffer, error) {
 	project, err := lab.Project(ctx)
 	if err != nil {
 		return nil, err
 	}
-	arguments := []string{"-C=" + project, "-format=json", "-scan=symbol"}
+	arguments := []string{"-C=" + project, "-format=" + form, "-scan=symbol"}
 	if database := os.Getenv("GOVULNDB"); database != "" {
 		arguments = append(arguments, "-db="+database)
 	}
-	var out bytes.Buffer
+	out := &bytes.Buffer{}
 	command := scan.Command(ctx, append(arguments, packages...)...)
-	command.Stdout = &out
-	if err := command.Start(); err != nil {
-		return nil, err
+	command.Stdout = out
+	err = command.Start()
+	if err == nil {
+		err = command.Wait()
 	}
-	if err := command.Wait(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("running govulncheck: %w", err)
 	}
-	return read(&out)
+	return out, nil
 }
 
 // read reads govulncheck's messages. A finding without a function is of code that is not

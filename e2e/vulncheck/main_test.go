@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,12 +52,35 @@ func TestVulncheck(t *testing.T) {
 	} {
 		file := filepath.Join(directory, "allowed.txt")
 		must(t, os.WriteFile(file, []byte(lines), 0o600))
-		err := run(t.Context(), file, []string{"./plugin/nlsocket"}, now)
+		err := run(t.Context(), file, "", "", []string{"./plugin/nlsocket"}, now)
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", lines, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: got %v, want %q", lines, err, want)
+		}
+	}
+	for lines, want := range map[string]string{
+		"": "GO-2099-0001 affected; Upgrade to a release that https://pkg.go.dev/vuln/GO-2099-0001 does not affect.\n" +
+			"GO-2099-0002 not_affected vulnerable_code_not_in_execute_path; \n",
+		"GO-2099-0001 2026-12-31 only to the kernel": "GO-2099-0001 not_affected; only to the kernel\nGO-2099-0002 not_affected vulnerable_code_not_in_execute_path; \n",
+	} {
+		file, vex := filepath.Join(directory, "allowed.txt"), filepath.Join(directory, "openvex.json")
+		must(t, os.WriteFile(file, []byte(lines), 0o600))
+		must(t, run(t.Context(), file, vex, "1.2.3", []string{"./plugin/nlsocket"}, now))
+		content, err := os.ReadFile(vex)
+		must(t, err)
+		var made document
+		must(t, json.Unmarshal(content, &made))
+		got := ""
+		for _, s := range made.Statements {
+			got += s.Vulnerability.Name + " " + strings.TrimSpace(s.Status+" "+s.Justification) + "; " + strings.TrimPrefix(s.Impact, "Govulncheck determined that the vulnerable code isn't called") + s.Action + "\n"
+			if s.Products[0].ID != "pkg:golang/github.com/capture-cni/capture-cni@v1.2.3" || !strings.HasPrefix(s.Products[0].Subcomponents[0].ID, "pkg:golang/golang.org%2Fx%2Fsys@") {
+				t.Errorf("the products are %+v", s.Products)
+			}
+		}
+		if got != want || made.Context != "https://openvex.dev/ns/v0.2.0" || made.Author != "capture-cni" || made.Version != 1 {
+			t.Errorf("%q: %s\nwant:\n%s", lines, content, want)
 		}
 	}
 }

@@ -41,18 +41,21 @@ func TestVerdicts(t *testing.T) {
 		"another one is chosen": {
 			Verdict{Asked: auto, Chosen: legacy, Reason: "no nf_tables"},
 			auto, "",
-			[]string{"backend iptables-legacy, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: no nf_tables"},
+			[]string{"note: backend iptables-legacy, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: no nf_tables [iptables-chosen]"},
 		},
 		"this one works in part": {
 			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoIPv6: "no ip6_tables"},
 			legacy, "",
-			[]string{"no pods of the mesh with interceptionMode TPROXY: no xt_TPROXY", "no pods of the mesh with IPv6 addresses: no ip6_tables"},
+			[]string{
+				"note: no pods of the mesh with interceptionMode TPROXY: no xt_TPROXY [no-tproxy]",
+				"note: no pods of the mesh with IPv6 addresses: no ip6_tables [no-ipv6]",
+			},
 		},
 	} {
 		if err := tt.verdict.Fault(tt.asked); (err == nil) != (tt.fault == "") || err != nil && !strings.HasPrefix(err.Error(), tt.fault) {
 			t.Errorf("%s: fault %v", name, err)
 		}
-		if diff := cmp.Diff(tt.notes, tt.verdict.Notes(tt.asked).Each(report.Finding.Advised)); diff != "" {
+		if diff := cmp.Diff(tt.notes, tt.verdict.Notes(tt.asked).Each(report.Finding.Coded)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

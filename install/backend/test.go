@@ -47,10 +47,7 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 			reasons = append(reasons, fmt.Sprintf("backend %s does not work on this node: %s", candidate, lacks))
 			continue
 		}
-		v.Chosen = found.Backend
-		if found.NoIPv6 != nil {
-			v.NoIPv6 = lackOf(found.NoIPv6)
-		}
+		v.Chosen, v.NoIPv6 = found.Backend, lackOf(found.NoIPv6)
 		if asked == Auto {
 			v.Choice = v.Chosen
 		}

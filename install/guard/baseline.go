@@ -33,7 +33,7 @@ func (b baseline) isKnown() bool { return b.Stamp != "" }
 // confirmBy replaces an unknown or unconfirmed baseline by the record of the
 // sandbox's ADD. The agent may write that after the first examination.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
-	if b.isKnown() && !b.Unconfirmed || historyDir == "" {
+	if b.isKnown() && !b.Unconfirmed {
 		return
 	}
 	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
@@ -57,10 +57,5 @@ func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 
 // baselineOf returns the baseline that is the namespace's current state.
 func baselineOf(o kernel.Observation) baseline {
-	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest()}
-}
-
-// matches reports whether the baseline is complete, confirmed and of this state.
-func (b baseline) matches(o kernel.Observation) bool {
-	return b.Stamp == o.Stamp && b.Backend == o.Backend && kernel.Comparable(b.Digest) && !b.Unconfirmed
+	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest}
 }

@@ -28,6 +28,7 @@ type desired struct {
 	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt one
 	intent        packed
 	stamp         string // of the rules
+	reference     string // digest of a namespace that holds the rules; empty until it is needed
 	changed       bool   // the annotations were edited since the pod's creation
 	transparent   bool   // by TPROXY
 	hasController bool
@@ -73,6 +74,9 @@ func (a asked) at(addresses []netip.Addr) (desired, error) {
 	d.intent, err = pack(decision.Intent)
 	return d, err
 }
+
+// isOther reports whether a stamp is that of rules of another version or configuration.
+func (d desired) isOther(stamp string) bool { return capture.IsStamp(stamp) && stamp != d.stamp }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
@@ -18,6 +19,13 @@ import (
 
 // examineTimeout bounds the examination of one pod, with its wait for an ADD.
 const examineTimeout = 4 * time.Second
+
+// ended is for podnet.Open, which with it does not wait for the lock.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // examiner examines one pod at a time. What it knows of a pod is in the pod's watched.
 type examiner struct {
@@ -41,7 +49,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	if found.Code != "" {
 		return found, kernel.Observation{}
 	}
-	netns, err := kernel.TryOpen(w.sandbox.NetNS)
+	netns, err := podnet.Open(ended, w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // an ADD or a DEL runs
 		return w.lastFinding(), kernel.Observation{}
 	}
@@ -127,7 +135,7 @@ func (e *examiner) check(
 		}
 		w.desired, w.mesh = desired, cmp.Or(desired.mesh, w.mesh)
 	}
-	differences, err := e.differences(ctx, w.desired, o)
+	differences, err := e.differences(ctx, &w.desired, o)
 	if err != nil {
 		return unknown(err), o
 	}
@@ -136,10 +144,23 @@ func (e *examiner) check(
 	return found, o
 }
 
-// differences compares rules that bear the desired stamp or none.
-func (e *examiner) differences(ctx context.Context, d desired, o kernel.Observation) ([]string, error) {
-	if o.Backend == "" || o.RulesFault != nil || capture.IsStamp(o.Stamp) && o.Stamp != d.stamp {
+// differences compares rules by digests, and names what differs if they bear the desired stamp
+// or none: it does not render those of another version or configuration.
+func (e *examiner) differences(ctx context.Context, d *desired, o kernel.Observation) (_ []string, err error) {
+	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil
 	}
-	return e.references.Differences(ctx, o, d.rules())
+	rules := d.rules()
+	if o.Backend == config.NFTables && d.reference == "" {
+		if d.reference, err = e.references.Digest(ctx, rules); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case o.Digest == d.reference:
+		return o.Missing(rules), nil
+	case d.isOther(o.Stamp):
+		return nil, nil
+	}
+	return o.Differences(ctx, rules, o.Backend)
 }

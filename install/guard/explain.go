@@ -17,7 +17,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
-	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // ErrNotHere means that the node does not run a pod.
@@ -58,9 +57,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Exp
 			p.KernelUnknown = err.Error()
 		}
 	}
-	if g.settings.HistoryDir != "" {
-		explainAdd(g.settings.HistoryDir, sandbox, &p)
-	}
+	explainAdd(g.settings.HistoryDir, sandbox, &p)
 	return p, nil
 }
 
@@ -83,11 +80,7 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 // ExplainWithoutSandbox returns the last ADD of a pod of this name, whose sandbox is not
 // known: its ADD fails or waits, or the pod has ended. Errors: ErrNotHere.
 func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
-	var records []record.Record
-	var err error
-	if historyDir != "" {
-		records, err = telemetry.ReadAll(historyDir)
-	}
+	records, err := telemetry.ReadAll(historyDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return report.Explanation{}, err
 	}

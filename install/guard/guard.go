@@ -38,9 +38,9 @@ type Settings struct {
 	Conf        config.NetConf // of the plugin
 	Policy      Policy
 	Round       time.Duration // between two examinations of a pod
-	Socket      string        // of the agent, which receives records; empty for none
-	HistoryDir  string        // directory of the last ADDs, which the agent writes; empty for none
-	BaselineDir string        // directory of the baselines, which outlive the guard; empty for none
+	Socket      string        // of the agent, which receives records
+	HistoryDir  string        // directory of the last ADDs, which the agent writes
+	BaselineDir string        // directory of the baselines, which outlive the guard
 }
 
 const (

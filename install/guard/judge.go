@@ -30,8 +30,7 @@ func isSettled(state report.Code) bool {
 }
 
 // judge compares what was observed with the desired state and with the baseline, and
-// returns the baseline from now on. The differences are those of rules that bear the desired
-// stamp or none.
+// returns the baseline from now on. See examiner.differences for the differences.
 func judge(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	found, now := judgeRules(d, b, o, differences)
 	switch {
@@ -51,7 +50,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 // judgeRules judges our rules alone. A name of a chain or a stamp proves nothing: another
 // process of the pod can use it.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
-	known := b.isKnown()
+	known, other := b.isKnown(), d.isOther(o.Stamp)
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
 	switch {
 	case o.Backend == "" && o.RulesFault != nil:
@@ -65,41 +64,28 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	case known && noPrograms: // it was captured before the node's backend became nftables
 		return finding(report.Outdated, fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
 			"its rules are not compared", o.Backend)), b
-	case capture.IsStamp(o.Stamp) && o.Stamp != d.stamp:
-		return judgeOutdated(b, o)
-	case o.RulesFault != nil:
-		return unreadable(o.RulesFault), b
-	case len(differences) > 0:
-		return drifted("%s", strings.Join(differences, "; ")), b
-	case !b.matches(o):
-		b = baselineOf(o)
-	}
-	switch {
-	case d.changed:
-		return finding(report.Changed, "its annotations were edited after its creation; a restart applies them"), b
-	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
-		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
-		return finding(report.Changed, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; "+
-			"if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"), b
-	}
-	return finding(report.Captured, ""), b
-}
-
-// judgeOutdated compares rules of another version, which the guard can't render, with the
-// baseline. The first examination makes them the baseline.
-func judgeOutdated(b baseline, o kernel.Observation) (report.Finding, baseline) {
-	switch {
-	case b.isKnown() && b.Stamp != o.Stamp:
+	case other && known && b.Stamp != o.Stamp:
 		return drifted("its rules have stamp %q, and it was captured with %q", o.Stamp, b.Stamp), b
 	case o.RulesFault != nil:
 		return unreadable(o.RulesFault), b
+	case other && kernel.Comparable(b.Digest) && b.Digest != o.Digest:
+		return drifted("its rules are those of another version or configuration and were changed: %s", o.Stamp), b
+	case len(differences) > 0:
+		return drifted("%s", strings.Join(differences, "; ")), b
 	}
 	now := baselineOf(o)
-	if kernel.Comparable(b.Digest) && b.Digest != now.Digest {
-		return drifted("its rules are those of another version or configuration and were changed: %s", o.Stamp), b
+	now.Unconfirmed = other && (!known || b.Unconfirmed)
+	switch {
+	case other && o.Digest != d.reference:
+		return finding(report.Outdated, "its rules are those of another version or configuration: "+o.Stamp), now
+	case d.changed:
+		return finding(report.Changed, "its annotations were edited after its creation; a restart applies them"), now
+	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
+		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
+		return finding(report.Changed, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; "+
+			"if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true"), now
 	}
-	now.Unconfirmed = !b.isKnown() || b.Unconfirmed
-	return finding(report.Outdated, "its rules are those of another version or configuration: "+o.Stamp), now
+	return finding(report.Captured, ""), now
 }
 
 func unknown(err error) report.Finding {

@@ -13,7 +13,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
-	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
@@ -25,7 +24,7 @@ const (
 // observed is what a visit to a pod with rules of today finds.
 func observed(changes ...func(*kernel.Observation)) (o kernel.Observation) {
 	o.Backend, o.Stamp, o.Generation = config.NFTables, stampToday, 7
-	o.Rules = dump.Dump{Objects: []dump.Object{{Name: "chain nat_OUTPUT", Items: []dump.Item{{Label: "rule", Content: "1"}}}}}
+	o.Digest = "3:00"
 	for _, change := range changes {
 		change(&o)
 	}
@@ -37,10 +36,10 @@ func observed(changes ...func(*kernel.Observation)) (o kernel.Observation) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	type observation = func(*kernel.Observation)
-	gone := func(o *kernel.Observation) { o.Backend, o.Stamp, o.Rules = "", "", dump.Dump{} }
+	gone := func(o *kernel.Observation) { o.Backend, o.Stamp, o.Digest = "", "", "" }
 	earlier := func(o *kernel.Observation) { o.Stamp = stampEarlier }
 	unstamped := func(o *kernel.Observation) { o.Stamp = "without a stamp" }
-	moved := func(o *kernel.Observation) { o.Rules.Objects[0].Items[0].Content = "2" }
+	moved := func(o *kernel.Observation) { o.Digest = "3:01" }
 	iptables := func(o *kernel.Observation) { o.Backend = config.IPTablesNFT }
 	foreign := func(o *kernel.Observation) { o.Foreign = "nat/ISTIO_OUTPUT" }
 	fault := func(err error) observation {
@@ -69,7 +68,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"captured", today, nil, nil, false, report.Captured, "", today},
 		{"captured, seen for the first time", baseline{}, nil, nil, false, report.Captured, "", today},
-		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "1:00", false, false}, nil, nil, false, report.Captured, "", today},
+		{"captured, by a digest of another version of the guard", baseline{stampToday, config.NFTables, "2:01", false, false}, nil, nil, false, report.Captured, "", today},
 		{"captured, unconfirmed before", baseline{stampToday, config.NFTables, today.Digest, true, false}, nil, nil, false, report.Captured, "", today},
 		{"captured, by rules that were of another version", outdated, nil, nil, false, report.Captured, "", today},
 		{"captured, next to another plugin", today, []observation{foreign}, nil, false, report.Captured, "", today},
@@ -90,6 +89,7 @@ func TestJudge(t *testing.T) {
 		{"earlier rules", baseline{}, []observation{earlier}, nil, false, report.Outdated, stampEarlier, unconfirmed},
 		{"earlier rules, known", outdated, []observation{earlier}, nil, false, report.Outdated, stampEarlier, outdated},
 		{"earlier rules, known without a record", unconfirmed, []observation{earlier}, nil, false, report.Outdated, stampEarlier, unconfirmed},
+		{"earlier rules, known by a digest of 0.3.0", baseline{stampEarlier, config.NFTables, "2:01", false, false}, []observation{earlier}, nil, false, report.Outdated, stampEarlier, outdated},
 		{"earlier rules, of a record", undigested, []observation{earlier}, nil, false, report.Outdated, stampEarlier, outdated},
 		{"earlier rules, changed", outdated, []observation{earlier, moved}, nil, false, report.Drifted, "were changed: " + stampEarlier, outdated},
 		{"earlier rules of another backend", outdated, []observation{earlier, iptables}, nil, false, report.Drifted, "are in backend", outdated},
@@ -117,6 +117,34 @@ func TestJudge(t *testing.T) {
 		}
 		if after != tt.after {
 			t.Errorf("%s: the baseline is %+v, want %+v", tt.name, after, tt.after)
+		}
+	}
+}
+
+// TestJudgeReworded judges rules that differ from the desired ones only in the words of their
+// comments, and so in their stamp. Whoever wrote them, the pod is captured.
+func TestJudgeReworded(t *testing.T) {
+	t.Parallel()
+	o := observed(func(o *kernel.Observation) { o.Stamp = stampEarlier })
+	known := baselineOf(o)
+	unconfirmed, recorded := known, baseline{Stamp: stampToday, Backend: config.NFTables}
+	unconfirmed.Unconfirmed = true
+	for _, tt := range []struct {
+		before      baseline
+		differences []string
+		edited      bool
+		want        report.Code
+		after       baseline
+	}{
+		{known, nil, false, report.Captured, known},
+		{known, nil, true, report.Changed, known},
+		{known, []string{"down: interface lo"}, false, report.Drifted, known},
+		{baseline{}, nil, false, report.Captured, unconfirmed},
+		{recorded, nil, false, report.Drifted, recorded},
+	} {
+		got, after := judge(desired{stamp: stampToday, reference: o.Digest, changed: tt.edited}, tt.before, o, tt.differences)
+		if got.Code != tt.want || after != tt.after {
+			t.Errorf("%+v: %+v, %+v, want %s", tt, got, after, tt.want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // outbox queues the records for the agent, which posts Events. They wait until an
 // agent listens, as on a node that has just started.
 type outbox struct {
-	socket string // empty for none
+	socket string
 	queue  []record.Record
 }
 
@@ -27,7 +27,7 @@ func (o *outbox) add(w *watched) {
 	if w.repaired != "" {
 		verdict, state = telemetry.Repaired, w.repaired
 	}
-	if state == report.Captured || state == report.Exempt || state == report.Unknown || o.socket == "" {
+	if state == report.Captured || state == report.Exempt || state == report.Unknown {
 		return
 	}
 	o.queue = append(o.queue, recordOf(w, verdict, state))

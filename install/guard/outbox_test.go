@@ -163,20 +163,6 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// TestNoSocket queues nothing without an agent socket.
-func TestNoSocket(t *testing.T) {
-	t.Parallel()
-	var o outbox
-	for _, state := range report.PodStates() {
-		o.add(examined("web", finding(state, "")))
-		o.requestEviction(examined("web", finding(state, "")))
-	}
-	o.send()
-	if len(o.queue) > 0 {
-		t.Errorf("queued: %v", o.queue)
-	}
-}
-
 // TestRequestEviction sends the request at once or not at all: a later examination
 // repeats it.
 func TestRequestEviction(t *testing.T) {

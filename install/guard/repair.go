@@ -25,14 +25,24 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		e.metrics.repeated.Inc()
 		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
 	}
-	connections, err := e.replace(ctx, netns, w)
+	// The pod may have ended meanwhile, and its namespace's path may lead to another pod's.
+	lost, err := error(nil), errors.New("the pod has ended")
+	if netns.Is(w.sandbox.NetNS) {
+		if lost, err = kernel.Replace(ctx, netns, w.desired.rules()); err != nil {
+			err = fmt.Errorf("applying its rules: %w", err)
+		}
+	}
 	if err != nil {
 		e.metrics.repairs.WithLabelValues(failed).Inc()
 		found.Reason += "; repairing it: " + podnet.Explained(err).Error()
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
-	w.repaired = found.Code
+	w.baseline, w.repaired = baseline{Stamp: w.desired.stamp, Backend: config.NFTables}, found.Code
+	connections := "connections that began before the repair continue unchanged until they end"
+	if lost != nil {
+		connections = "not all connections that began before the repair survive: " + lost.Error()
+	}
 	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
@@ -72,25 +82,6 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 		w.refused = o.Refused
 	}
 	e.once.warn("renewing the refused connections of a pod failed; retrying", err)
-}
-
-// replace replaces the rules, and returns what that means for the connections that
-// have begun. The pod may have ended meanwhile, and its namespace's path may lead
-// to another pod's.
-func (e *examiner) replace(ctx context.Context, netns *podnet.Namespace, w *watched) (connections string, err error) {
-	if !netns.Is(w.sandbox.NetNS) {
-		return "", errors.New("the pod has ended")
-	}
-	rules := w.desired.rules()
-	lost, err := kernel.Replace(ctx, netns, rules)
-	if err != nil {
-		return "", fmt.Errorf("applying its rules: %w", err)
-	}
-	w.baseline = baseline{Stamp: rules.Stamp(), Backend: config.NFTables}
-	if lost != nil {
-		return "not all connections that began before the repair survive: " + lost.Error(), nil
-	}
-	return "connections that began before the repair continue unchanged until they end", nil
 }
 
 const (

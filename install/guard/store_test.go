@@ -103,15 +103,6 @@ func TestStoreRefuses(t *testing.T) {
 	}
 }
 
-// TestNoStore works without a directory.
-func TestNoStore(t *testing.T) {
-	t.Parallel()
-	var s store
-	if err := s.save("web", stored); err != nil || s.prune(nil) != nil || s.load("web") != (baseline{}) {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestStoreOnAFullDisk keeps the baseline that was stored before and no other file,
 // logs the failure once, and stores the new one once there is space.
 func TestStoreOnAFullDisk(t *testing.T) {

@@ -59,7 +59,7 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 // are not known.
 func (g *Guard) writeSummary(now time.Time) {
 	age := now.Sub(g.summary.at)
-	if g.settings.BaselineDir == "" || g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
+	if g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
 		return
 	}
 	document := g.summarize(now).Encode()

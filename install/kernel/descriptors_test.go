@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // TestNoDescriptorStays examines, repairs and explains a pod many times, as a guard does for
@@ -26,7 +27,7 @@ func TestNoDescriptorStays(t *testing.T) {
 	host.Within(t, func() error { return nftables.Backend{}.Apply(t.Context(), rules) })
 	ended, end := context.WithCancel(t.Context())
 	end()
-	n, err := TryOpen(host.Path())
+	n, err := podnet.Open(ended, host.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestNoDescriptorStays(t *testing.T) {
 		"Observe": func(ctx context.Context) error {
 			o, err := Observe(ctx, n, Question{Routes: true, Packet: &packet})
 			if err == nil {
-				_, err = (&References{}).Differences(ctx, o, rules)
+				_, err = (&References{}).Digest(ctx, rules)
 			}
 			return errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault, o.Traced.Fault)
 		},

@@ -23,11 +23,14 @@ func TestDigest(t *testing.T) {
 	base := dump.Dump{Objects: []dump.Object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}
 	moved := chainOf("a", "1", "2")
 	moved.Content = "another hook"
+	reworded := chainOf("a", "1", "2")
+	reworded.Items[1].Comment = "other words"
 	for name, tt := range map[string]struct {
 		other dump.Dump
 		same  bool
 	}{
 		"the same":               {dump.Dump{Objects: []dump.Object{chainOf("a", "1", "2"), chainOf("b", "3"), set("x", "y")}}, true},
+		"other words":            {dump.Dump{Objects: []dump.Object{reworded, chainOf("b", "3"), set("x", "y")}}, true},
 		"another hook":           {dump.Dump{Objects: []dump.Object{moved, chainOf("b", "3"), set("x", "y")}}, false},
 		"objects in other order": {dump.Dump{Objects: []dump.Object{set("x", "y"), chainOf("b", "3"), chainOf("a", "1", "2")}}, true},
 		"a rule fewer":           {dump.Dump{Objects: []dump.Object{chainOf("a", "1"), chainOf("b", "3"), set("x", "y")}}, false},
@@ -49,11 +52,11 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// chainOf is a chain whose rules are words; a word is both label and content.
+// chainOf is a chain whose rules are words; a word is both comment and content.
 func chainOf(name string, rules ...string) dump.Object {
 	o := dump.Object{Name: "chain " + name, Content: "hook"}
 	for _, rule := range rules {
-		o.Items = append(o.Items, dump.Item{Label: rule, Content: rule})
+		o.Items = append(o.Items, dump.Item{Comment: rule, Content: rule})
 	}
 	return o
 }
@@ -66,7 +69,7 @@ func TestReferences(t *testing.T) {
 	rs := sample.LongLists()
 	sample.Apply(t, host, rs)
 	var references References
-	want, err := references.of(t.Context(), rs)
+	want, err := references.Digest(t.Context(), rs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,16 +73,8 @@ func hasMarker(chains []nfnetlink.ChainName, of nfnetlink.ChainName) bool {
 
 // decides reports whether the chain has rules, or does not accept what none matches.
 func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
-	l := nfnetlink.Listing{
-		Family: c.Family, What: "rules in chain " + c.Name, Limit: nfnetlink.MaxRules,
-		Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, c.Name),
-	}
-	rules, err := nfnetlink.ListRules(r, l, c.Table, func(chain string, _ nfnetlink.Attributes) ([]bool, error) {
-		if chain != c.Name {
-			return nil, nil
-		}
-		return []bool{true}, nil
-	})
+	l := nfnetlink.Listing{Family: c.Family, Chain: c.Name, Limit: nfnetlink.MaxRules}
+	rules, err := nfnetlink.ListRules(r, l, c.Table, func(string, nfnetlink.Attributes) ([]bool, error) { return []bool{true}, nil })
 	return c.drops || len(rules) > 0, err
 }
 

@@ -17,15 +17,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
-
-// TryOpen is podnet.Open that does not wait for the lock.
-func TryOpen(path string) (*podnet.Namespace, error) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	return podnet.Open(ended, path)
-}
 
 // generation returns the number of commits to nf_tables in the calling thread's
 // namespace, by any program: while it is unchanged, so is every rule, except for those of
@@ -75,14 +67,8 @@ func refused(ctx context.Context) (packets uint64, err error) {
 
 // addPackets adds the counters of a chain's rules.
 func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain string) error {
-	l := nfnetlink.Listing{
-		Family: family, What: "rules in chain " + chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes,
-		Filter: nfnetlink.Named(unix.NFTA_RULE_CHAIN, chain),
-	}
-	_, err := nfnetlink.ListRules(r, l, table, func(of string, rule nfnetlink.Attributes) ([]struct{}, error) {
-		if of != chain {
-			return nil, nil
-		}
+	l := nfnetlink.Listing{Family: family, Chain: chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes}
+	_, err := nfnetlink.ListRules(r, l, table, func(_ string, rule nfnetlink.Attributes) ([]struct{}, error) {
 		return nil, nfnetlink.EachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
 			name, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_NAME)
 			count, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS)

@@ -15,6 +15,7 @@ import (
 // Observation is what one visit to a pod's namespace found.
 type Observation struct {
 	podnet.Observation        // zero if the generation is Question.Seen
+	Digest             string // of the rules
 	Generation         uint32 // before anything else was read
 	Refused            uint64 // packets, by our rules
 	RefusedFault       error  // why that is not known
@@ -52,6 +53,7 @@ func (o *Observation) read(ctx context.Context, q Question) (err error) {
 	if o.Observation, err = podnet.Observe(ctx, q.Routes); err != nil {
 		return err
 	}
+	o.Digest = digestOf(o.Rules)
 	if o.Backend == config.NFTables { // tables of iptables are shared with other plugins
 		o.Obstruction, o.ObstructionFault = obstruction(ctx)
 		if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](o.ObstructionFault); ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -40,7 +41,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
 		if err != nil {
-			return fmt.Errorf("canary: calling the plugin in %s: %w", directory, err)
+			return fmt.Errorf("canary: calling the plugin in %s: %w [%s]", directory, err, report.AddFailed)
 		}
 	}
 	return nil

@@ -34,8 +34,8 @@ func TestCanary(t *testing.T) {
 		fails, want string // the error
 	}{
 		{},
-		{"/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken"},
-		{"/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken"},
+		{"/opt/cni/bin/fail-ADD", "canary: calling the plugin in /opt/cni/bin: the node is broken [add-failed]"},
+		{"/usr/lib/cni/fail-ADD", "canary: calling the plugin in /usr/lib/cni: the node is broken [add-failed]"},
 	} {
 		wanted := DefaultSettings(machine.New(t, map[string]string{"/opt/cni/bin/other": "", "/usr/lib/cni/other": ""}))
 		wanted.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}

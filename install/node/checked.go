@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -43,6 +44,10 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	found := k.node.VerifyMode(ctx, last.report.Mode)
 	found.Add(PartCredentials, last.clocks)
 	found.Explain(PartCredentials, last.report) // why they could not be requested or removed
+	// The drop-in of a trial is an entry that the runtime may ignore.
+	if found.Mode == report.Auto && found.IsGood(PartEntry) {
+		found.Add(PartEntry, conflist.Waiting("the agent has not decided on a mode yet"))
+	}
 	switch {
 	case last.contended.Code == "":
 	case found.IsGood(PartEntry): // for the moment
@@ -68,7 +73,7 @@ func (k *Keeper) lastReport() Report { return k.last.Load().report }
 // Ready returns what is wrong with the node.
 func (k *Keeper) Ready(ctx context.Context) error {
 	if found := k.CurrentReport(ctx); !found.Good() {
-		return errors.New(found.lines(report.Finding.String))
+		return errors.New(found.String())
 	}
 	return nil
 }

@@ -181,7 +181,7 @@ func TestReports(t *testing.T) {
 		if report := k.lastReport().String(); report != "pods: the pods are not listed yet [lookups-unanswered]" {
 			t.Errorf("reported %s", report)
 		}
-		if err := k.Ready(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {
+		if err := k.Ready(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet [lookups-unanswered]") {
 			t.Errorf("ready: %v", err)
 		}
 		if err := k.Accepts(t.Context(), capture.PodRef{}); err == nil || !strings.HasPrefix(err.Error(), "pods: the pods are not listed yet") {

@@ -207,7 +207,7 @@ func (p *preflight) kernel(ctx context.Context) {
 		p.note(report.KernelUntested, "run it on the node, as root", "the kernel was not tested (%v)", err)
 	case verdict.Chosen != "":
 		for _, note := range verdict.Notes(verdict.Asked) {
-			note.Next = "load the module, if pods of the mesh need it"
+			note.Next = note.Code.Advice()
 			p.found = append(p.found, note)
 		}
 	default:

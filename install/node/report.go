@@ -54,30 +54,23 @@ func (r *Report) Add(part string, err error) {
 
 // Explain replaces the faults of a part by those of an earlier report, if both have any.
 func (r *Report) Explain(part string, earlier Report) {
-	if r.IsGood(part) || earlier.IsGood(part) {
-		return
-	}
-	r.Findings = slices.DeleteFunc(r.Findings, isFaultOf(part))
-	for _, f := range earlier.Findings {
-		if isFaultOf(part)(f) {
-			r.Findings = append(r.Findings, f)
-		}
+	faults := slices.DeleteFunc(slices.Clone(earlier.Findings), func(f report.Finding) bool { return !isFaultOf(part)(f) })
+	if !r.IsGood(part) && len(faults) > 0 {
+		r.Findings = append(slices.DeleteFunc(r.Findings, isFaultOf(part)), faults...)
 	}
 }
 
-// lines returns one finding a line, the worst first.
-func (r Report) lines(text func(report.Finding) string) string {
+// String returns one finding a line, the worst first, with its code.
+func (r Report) String() string {
 	var lines []string
 	if r.Good() {
 		lines = append(lines, "the node is in the desired state, in mode "+string(r.Mode))
 	}
-	lines = append(lines, r.Findings.Faults().Each(text)...)
-	lines = append(lines, r.Findings.Of(report.Warning).Each(text)...)
-	return strings.Join(append(lines, r.Findings.Of(report.Note).Each(text)...), "\n")
+	for _, found := range []report.Findings{r.Findings.Faults(), r.Findings.Of(report.Warning), r.Findings.Of(report.Note)} {
+		lines = append(lines, found.Each(report.Finding.Coded)...)
+	}
+	return strings.Join(lines, "\n")
 }
-
-// String returns one finding a line, with its code.
-func (r Report) String() string { return r.lines(report.Finding.Coded) }
 
 // MarshalJSON returns the form of verify's answers in all releases.
 func (r Report) MarshalJSON() ([]byte, error) {

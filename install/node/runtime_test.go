@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -37,6 +40,39 @@ func TestWithoutASocket(t *testing.T) {
 			t.Errorf("mode %s: %v", mode, fault)
 		}
 	}
+}
+
+// TestNotReadyDuringATrial asks for the node's state while the agent tries a drop-in: a runtime
+// that does not report what it has loaded may ignore the drop-in.
+func TestNotReadyDuringATrial(t *testing.T) {
+	t.Parallel()
+	k := keep(t, nil, func(s *Settings) { s.Mode = report.Auto })
+	var during Report
+	var asked atomic.Bool
+	k.node.Runtime = machine.Serve(t, asking{containerd, func() {
+		if dropIns, _ := filepath.Glob(k.node.Settings.At("/etc/cni/net.d/*/*")); len(dropIns) > 0 && !asked.Swap(true) {
+			during = k.CurrentReport(t.Context())
+		}
+	}})
+	lab.Check(t, os.Remove(k.node.Settings.At(ptpPath)))
+	k.resync(t.Context(), false)
+	k.rewrite()
+	k.resync(t.Context(), false)
+	if want := "entry: the agent has not decided on a mode yet"; withoutCodes(during.String()) != want {
+		t.Errorf("during the trial: %s, want %s", during, want)
+	}
+	k.expect("after the trial", good, nil)
+}
+
+// asking calls a function before it answers, and does not report what it has loaded.
+type asking struct {
+	machine.Named
+	call func()
+}
+
+func (r asking) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	r.call()
+	return &runtimeapi.StatusResponse{}, nil
 }
 
 // TestUnlistedPodsKeepTheEntry has a runtime that does not list its pods: captured ones

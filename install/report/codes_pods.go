@@ -42,143 +42,126 @@ const (
 	AddInput         Code = "add-input"
 	AddKernel        Code = "add-kernel"
 	AddGone          Code = "add-gone"
+	AddWarned        Code = "add-warned"
+	IPv6Uncaptured   Code = "uncaptured-ipv6"
 	SandboxFailed    Code = "sandbox-failed"
 	Starting         Code = "starting"
 )
 
 // podCodes are the meanings of these codes.
 var podCodes = []Meaning{
-	{Captured, "The pod has the desired rules, unchanged.", "The plugin or the guard captured it.", "none"},
+	{Captured, "The pod has exactly the desired rules.", "The plugin or the guard added the rules.", "none"},
 	{
-		Uncaptured, "The pod has no capture rules.",
-		"It started before the entry, or a process removed its rules.",
-		"with guard.policy=inPlace the guard repairs it; else restart the pod",
+		Uncaptured, "The pod has no capture rules.", "The pod started before the entry, or a process removed the rules.",
+		"restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Drifted, "The pod's capture rules were changed since its ADD.",
-		"A process with NET_ADMIN changed them.",
-		"find that process; with guard.policy=inPlace the guard repairs it; else restart the pod",
+		Drifted, "The pod's rules changed since its ADD.", "A process with NET_ADMIN changed the rules.",
+		"find that process; restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Outdated, "The pod has rules of another version or configuration.",
-		"The plugin or its configuration changed after the pod started.", "restart the pod when it suits you",
+		Outdated, "The pod's rules are of another version or configuration.", "The plugin or its configuration changed after the pod's start.",
+		"restart the pod at a convenient time",
 	},
 	{
-		Changed, "The pod is captured as its annotations were at its creation.",
-		"The annotations were edited since, or the pod got an IPv6 address late.", "restart the pod when it suits you",
+		Changed, "The pod changed after its rules were set.", "A user edited annotations, or an IPv6 address came late.",
+		"restart the pod at a convenient time",
 	},
 	{
-		Foreign, "Another plugin's rules capture the pod.",
-		"It started when another plugin captured pods on the node.", "restart the pod once the other plugin is gone",
+		Foreign, "Another plugin's rules capture the pod.", "The node had another plugin when the pod started.",
+		"restart the pod once the other plugin is gone",
 	},
 	{
-		Obstructed, "Another table could keep packets from the capture rules.",
-		"A container with NET_ADMIN added the table.", "remove NET_ADMIN from the container that adds the table",
+		Obstructed, "Another table could keep packets from the capture rules.", "A container with NET_ADMIN added the table.",
+		"remove NET_ADMIN from the container that adds the table",
 	},
 	{
-		InjectedLater, "The pod looks injected, but its sandbox was made without capture.",
-		"A user edited the annotations of a running pod.", "delete the pod; the API server's audit log shows who edited it",
+		InjectedLater, "The pod looks injected, but started without capture.", "A user edited the annotations of the running pod.",
+		"delete the pod; the API server's audit log names the user",
 	},
 	{
-		Unknown, "The pod's state could not be found out.",
-		"The runtime, the agent or the kernel did not answer.",
-		"run this again in a minute; if the state stays, run kubectl capture-cni status",
+		Unknown, "The pod's state is not known.", "The runtime, the agent or the kernel did not answer.",
+		"wait a minute, then run kubectl capture-cni status",
 	},
-	{Exempt, "The pod is in the mesh and is not captured.", "The pod or the operator chose that.", "see the code of the cause"},
+	{Exempt, "The pod is in a mesh, but not captured.", "The pod's or operator's settings exempt the pod.", "read the cause's code"},
+	{NotExamined, "The node's guard does not know the pod.", "The guard fails, or the runtime does not list the pod.", "read the guard's log"},
 	{
-		NotExamined, "The guard of the pod's node does not know the pod.",
-		"The guard fails, or the runtime does not list the pod.", "read the log of the node's guard",
-	},
-	{
-		NotStarted, "The pod's network has not been set up for a minute.",
-		"Its ADD fails, or a plugin before ours fails.", "run kubectl capture-cni explain for the pod",
+		NotStarted, "The pod has had no network for a minute.", "The ADD of capture-cni or an earlier plugin fails.",
+		"run kubectl capture-cni explain for the pod",
 	},
 	{
-		NotReported, "No guard reports whether the pod is captured.",
-		"guard.enabled is false, or the guard has no CRI socket or nftables.",
+		NotReported, "No guard reports the pod's state.", "The guard is disabled, or lacks nftables or a CRI socket.",
 		"set guard.enabled=true, with backend nftables and a CRI socket",
 	},
-	{Gone, "No such pod exists.", "It has ended, or was never created.", "list the namespace's pods"},
-	{NotInMesh, "The pod is not in the mesh, so it is not captured.", "See the code of the cause.", "none"},
+	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
+	{NotInMesh, "The pod is in no mesh, so capture-cni ignores it.", "Another code names the cause.", "none"},
 	{
-		NotScheduled, "The pod has no node.",
-		"The scheduler found none, often because of taints.",
-		"run kubectl describe pod; for taints of new nodes see deploy/guides/taint.md",
+		NotScheduled, "The pod has no node.", "The scheduler found no node, often because of taints.",
+		"run kubectl describe pod; deploy/guides/taint.md explains startup taints",
 	},
 	{
-		InitContainer, "The pod's own init container captures it.",
-		"The injector still adds that init container.", "set pilot.cni.enabled=true, or Linkerd's cniEnabled=true, and restart the pod",
+		InitContainer, "The pod's own init container captures the pod.", "The injector still adds that container.",
+		"set pilot.cni.enabled=true, or Linkerd's cniEnabled=true, and restart the pod",
+	},
+	{NoProxy, "The injected pod has no proxy.", "An injector or a template left the proxy out.", "none, if the pod needs no sidecar"},
+	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY.", "The pod's settings disable Envoy.", "none, if the pod needs no sidecar"},
+	{
+		OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway, such as an ingress gateway.",
+		"none, if the pod needs no sidecar",
 	},
 	{
-		NoProxy, "The pod is marked as injected and has no proxy.",
-		"An injector or a template left the proxy out.", "none, if the pod has no sidecar on purpose",
+		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The pod's author excluded the pod.",
+		"none, if intended; else correct the label or annotation",
+	},
+	{InterceptionNone, "The pod has interceptionMode NONE.", "The author disabled capture.", "none, if intended; else correct the annotation"},
+	{
+		NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "The operator excluded the namespace.",
+		"none, if intended; else correct excludeNamespaces",
 	},
 	{
-		ProxyDisabled, "The proxy's container has DISABLE_ENVOY.",
-		"The pod's own settings disable Envoy.", "none, if the pod has no sidecar on purpose",
+		NotInjected, "No injector changed the pod at its creation.", "The pod's namespace does not enable injection.",
+		"enable injection for the namespace (istio-injection=enabled, istio.io/rev or linkerd.io/inject=enabled), and restart the pod",
 	},
 	{
-		OtherProxyType, "The container istio-proxy is not a sidecar.",
-		"It is a gateway, such as an ingress gateway.", "none, if the pod has no sidecar on purpose",
+		HostNetwork, "The pod uses its node's network, which is never captured.", "The pod's specification has hostNetwork.",
+		"none; a meshed pod needs its own network",
 	},
 	{
-		InjectFalse, "The pod has sidecar.istio.io/inject=false.",
-		"Its author excluded it from the mesh.", "none, if it is on purpose; else correct its label or annotation",
+		MeshOff, "The plugin does not serve the pod's mesh.", "netconf.meshes leaves the mesh out.",
+		"add the mesh to netconf.meshes, if its pods should be captured",
+	},
+	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
+	{AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.", "correct the cause in the message; the runtime retries"},
+	{
+		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation's value is not valid.",
+		"correct the annotations in the message, and restart the pod",
+	},
+	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause in the message"},
+	{
+		AddLookup, "The plugin could not read the pod.", "Neither the agent nor the API server returned the pod.",
+		"run kubectl capture-cni status; the runtime retries",
 	},
 	{
-		InterceptionNone, "The pod has interceptionMode NONE.",
-		"Its author chose that its proxy captures nothing.", "none, if it is on purpose; else correct its label or annotation",
+		AddConfiguration, "The plugin's configuration is not valid.", "The chart's netconf has a wrong key or value.",
+		"correct netconf in the chart's values; the runtime retries",
 	},
 	{
-		NamespaceExcluded, "The pod's namespace is in excludeNamespaces.",
-		"The operator excluded the namespace.", "none, if its namespace is in excludeNamespaces on purpose",
+		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is broken.",
+		"correct the cause in the message; the runtime retries",
+	},
+	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
+	{AddGone, "The pod's network namespace vanished during the ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
+	{
+		AddWarned, "The plugin captured the pod, with a warning.", "An annotation, variable or container does not work as written.",
+		"correct the pod as the message says",
 	},
 	{
-		NotInjected, "No injector changed the pod at its creation.",
-		"Its namespace has no label for injection.",
-		"label its namespace for injection (istio-injection=enabled or istio.io/rev), and restart the pod",
+		IPv6Uncaptured, "The pod's IPv6 connections are not captured.", "netconf.ipv6 or the pod's proxy leaves IPv6 out.",
+		"none, if intended; else enable dual stack in the mesh",
 	},
 	{
-		HostNetwork, "The pod has the network of its node, which is never captured.",
-		"Its specification has hostNetwork.", "none; a pod in the mesh needs a network of its own",
+		SandboxFailed, "The pod's sandbox fails, but not because of capture-cni.", "The runtime or another plugin reports an error.",
+		"correct the cause in the message",
 	},
-	{
-		MeshOff, "The pod's mesh is not among netconf.meshes.",
-		"The chart's values do not name that mesh.", "name it in netconf.meshes, if its pods should be captured",
-	},
-	{
-		AmbientPod, "The pod belongs to Istio's ambient mode.",
-		"It has istio.io/dataplane-mode=ambient, so ztunnel captures its traffic.", "none",
-	},
-	{
-		AddFailed, "The pod's ADD fails.",
-		"The plugin reported the error that the message contains.", "correct what the cause names; the runtime retries",
-	},
-	{
-		AddAnnotations, "The plugin refuses the pod's annotations.",
-		"An annotation has a value that the plugin can't read.", "correct the annotations that the cause names, and restart the pod",
-	},
-	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "remove what the cause names"},
-	{
-		AddLookup, "The plugin could not read the pod.",
-		"Neither the agent nor the API server returned it.", "look at kubectl capture-cni status; the runtime retries",
-	},
-	{
-		AddConfiguration, "The plugin's own configuration has faults.",
-		"netconf in the chart's values has a wrong key or value.", "correct netconf in the chart's values; the runtime retries",
-	},
-	{
-		AddInput, "The plugin could not read the runtime's request.",
-		"The runtime's configuration or a plugin before ours is broken.", "correct netconf in the chart's values; the runtime retries",
-	},
-	{
-		AddKernel, "The kernel refused the capture rules.",
-		"A kernel module is missing.", "load the module that the cause names, or choose another backend",
-	},
-	{AddGone, "The pod's network namespace vanished during its ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
-	{
-		SandboxFailed, "The pod's sandbox fails, and capture-cni is not the cause.",
-		"The runtime or another plugin reports an error.", "correct what the cause names",
-	},
-	{Starting, "The pod's network is being set up.", "Its ADD runs, or has not begun.", "run this again in a minute"},
+	{Starting, "The runtime is setting up the pod's network.", "The ADD is running, or has not begun.", "run the command again in a minute"},
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestCodes walks all codes: each constant has one meaning, of whole sentences of at most 15 words,
-// and codes are words that need no quotes.
+// TestCodes walks all codes: each constant has one meaning, of whole sentences of at most 15 words
+// that need no other cell, and codes are words that need no quotes.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`^[a-z]+([-_ ][a-z0-9]+)*$`) // the spaces are in the states of pods since 0.1
+	refers := regexp.MustCompile(`(?i)^(it|its|they|their|this|that|these|those)\b`)
 	files, err := filepath.Glob("codes_*s*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +50,9 @@ func TestCodes(t *testing.T) {
 			if words := len(strings.Fields(cell)); words == 0 || words > 15 || strings.Contains(cell, "|") {
 				t.Errorf("%s: a cell of %d words: %q", code.Code, words, cell)
 			}
+		}
+		if refers.MatchString(code.Means) || refers.MatchString(code.Cause) || refers.MatchString(code.Advice) {
+			t.Errorf("%s: a cell begins with a word that refers to another cell", code.Code)
 		}
 		if !strings.HasSuffix(code.Means, ".") || !strings.HasSuffix(code.Cause, ".") {
 			t.Errorf("%s: %q and %q are no sentences", code.Code, code.Means, code.Cause)

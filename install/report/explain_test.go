@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capture-cni/capture-cni/config"
+	pathtrace "github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -33,7 +34,7 @@ func TestText(t *testing.T) {
 		KernelUnknown: "too much",
 		Add: &record.Record{
 			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Verdict: record.Failed, Reason: capture.ReasonAnnotations, Backend: "nftables",
-			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123}, Warnings: []string{"w"}, Notes: []string{"n"},
+			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123, record.Deciding: .001, record.LookingUp: .002}, Warnings: []string{"w"}, Notes: []string{"n"},
 		},
 		AddOfEarlier: true, AddUnknown: "unreadable",
 	}
@@ -55,6 +56,8 @@ expected     stamp 2
 kernel       not known: too much
 last ADD     2026-01-02T03:04:05Z: failed (annotations) by nftables: a
              b; for an earlier sandbox of the pod, 0ld
+last ADD     decide took 1.0 ms
+last ADD     lookup took 2.0 ms
 last ADD     apply took 12.3 ms
 last ADD     warned: w
 last ADD     noted: n
@@ -75,9 +78,17 @@ last ADD     not known: unreadable
 	if want := "namespace    the node's own, or its runtime's\nin the mesh  no: it was not injected\n"; !strings.HasSuffix(pod.Text(), want) {
 		t.Errorf("outside the mesh:\n%s", pod.Text())
 	}
+	pod.Examined, pod.NotMeshed = false, ""
+	if want := "pod          shop/web, UID uid-1\nsandbox      not examined: the last one known is 4ed1\n"; pod.Text() != want {
+		t.Errorf("not examined:\n%s", pod.Text())
+	}
+	pod = Explanation{Examined: true, Kernel: &Kernel{}}
+	if want := "kernel       backend none, no stamp\n"; !strings.HasSuffix(pod.Text(), want) {
+		t.Errorf("an empty kernel:\n%s", pod.Text())
+	}
 }
 
-// TestTraceText has the traces without a path: install/trace has the others.
+// TestTraceText has the traces without a path, and what stands before a path: install/trace has the paths.
 func TestTraceText(t *testing.T) {
 	t.Parallel()
 	for want, trace := range map[string]Trace{
@@ -88,6 +99,11 @@ func TestTraceText(t *testing.T) {
 		trace.Namespace, trace.Name, trace.UID = "shop", "web", "uid-1"
 		if got := trace.Text(); got != "pod          shop/web, UID uid-1\n"+want {
 			t.Errorf("got %s\nwant %s", got, want)
+		}
+		const otherwise = "\notherwise    leaving that aside"
+		trace.Path = &pathtrace.Path{}
+		if got := trace.Text(); !strings.Contains(got, want) || strings.Contains(got, otherwise) != (trace.Doubts != nil) {
+			t.Errorf("before a path: %s", got)
 		}
 	}
 }
@@ -101,13 +117,14 @@ func TestDecode(t *testing.T) {
 		`{"form":2,"name":"web"}`:             errExplanationForm,
 		`{"name":"web"}`:                      errExplanationForm,
 		`{"form":1,"name":"web"`:              ErrAnswer,
+		`{"form":"2"}`:                        ErrAnswer,
 		"pod          shop/web, UID uid-1\n":  ErrAnswer,
 		"":                                    ErrAnswer,
 		`{"form":1,"name":7}`:                 ErrAnswer,
 	} {
 		var p Explanation
 		err := DecodeAnswer([]byte(document), &p)
-		if !errors.Is(err, want) || err != nil && !errors.Is(err, ErrAnswer) || err == nil && p.Name != "web" {
+		if !errors.Is(err, want) || errors.Is(err, errExplanationForm) != (want == errExplanationForm) || err != nil && !errors.Is(err, ErrAnswer) || err == nil && p.Name != "web" {
 			t.Errorf("%s: %+v, %v", document, p, err)
 		}
 	}

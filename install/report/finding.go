@@ -61,6 +61,16 @@ func (f Finding) Coded() string { return f.Code.Mark(f.String()) }
 // without it.
 func (c Code) Mark(text string) string { return strings.TrimSuffix(text+" ["+string(c)+"]", " []") }
 
+// CutCode returns a text without the code that it ends with, and the code: otherwise for a text of
+// another release, which may have none.
+func CutCode(text string, otherwise Code) (Code, string) {
+	at := max(strings.LastIndex(text, " ["), 0)
+	if code := Code(strings.Trim(text[at:], " []")); code.Advice() != "" {
+		return code, text[:at]
+	}
+	return otherwise, text
+}
+
 // Findings are those of one node or of one check.
 type Findings []Finding
 

@@ -39,6 +39,9 @@ func TestForm(t *testing.T) {
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
+	if labels := fmt.Sprint(LeaseLabels()); labels != "map[app.kubernetes.io/component:node-state app.kubernetes.io/name:capture-cni]" {
+		t.Errorf("the labels are %s", labels)
+	}
 	read, err := DecodeNode(want)
 	if err != nil || read.Encode() != want || read.Findings[0].Severity != Waiting {
 		t.Errorf("read as %s, %v", read.Encode(), err)
@@ -49,7 +52,10 @@ func TestForm(t *testing.T) {
 	if _, err := DecodeNode(strings.Replace(want, `"format":1`, `"format":2`, 1)); !errors.Is(err, ErrNodeFormat) {
 		t.Errorf("of another format: %v", err)
 	}
-	for _, bad := range []string{"", "{", "[]", `{"format":1}` + strings.Repeat(" ", MaxNodeState)} {
+	if _, err := DecodeNode(want + strings.Repeat(" ", MaxNodeState-len(want))); err != nil {
+		t.Errorf("of the greatest size: %v", err)
+	}
+	for _, bad := range []string{"", "{", "[]", want + strings.Repeat(" ", MaxNodeState-len(want)+1)} {
 		if _, err := DecodeNode(bad); err == nil || errors.Is(err, ErrNodeFormat) {
 			t.Errorf("%.40q was read", bad)
 		}
@@ -61,7 +67,8 @@ func TestForm(t *testing.T) {
 func TestNodeOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	const earlier = `{"format":1,"version":"v0.3.0","mode":"insert","backend":"nftables","desired":"present",` +
-		`"findings":[{"part":"entry","reason":"no list","waiting":true},{"part":"runtime","reason":"no answer"},{"part":"later","reason":"x"}],` +
+		`"findings":[{"part":"entry","reason":"no list","waiting":true},{"part":"runtime","reason":"no answer"},{"part":"later","reason":"x"},` +
+		`{"part":"owner","reason":"x"},{"part":"binary","reason":"x"},{"part":"credentials","reason":"x"},{"part":"backend","reason":"x"},{"part":"pods","reason":"x"}],` +
 		`"warning":{"reason":"twice","nextStep":"remove one"},"notes":["a","b"],"pods":{"states":{"captured":1}}}`
 	read, err := DecodeNode(earlier)
 	want := NodeState{
@@ -70,6 +77,11 @@ func TestNodeOfEarlierRelease(t *testing.T) {
 			{EntryMissing, Waiting, "entry", "no list", ""},
 			{EntryNotLoaded, Problem, "runtime", "no answer", ""},
 			{"", Problem, "later", "x", ""},
+			{NodeClaimed, Problem, "owner", "x", ""},
+			{PluginMissing, Problem, "binary", "x", ""},
+			{CredentialsInvalid, Problem, "credentials", "x", ""},
+			{BackendUnusable, Problem, "backend", "x", ""},
+			{LookupsUnanswered, Problem, "pods", "x", ""},
 			{"", Warning, "", "twice", "remove one"},
 			{"", Note, "", "a", ""},
 			{"", Note, "", "b", ""},
@@ -168,6 +180,24 @@ func TestOmittedPods(t *testing.T) {
 	}
 }
 
+// TestGreatest leaves out no byte of the greatest text and the greatest pods, and a tenth of the pods of one byte more.
+func TestGreatest(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("\x01", 61) + strings.Repeat("x", 2*maxText-len(`""`)-6*61)
+	if read, err := DecodeNode(NodeState{Version: text}.Encode()); err != nil || read.Version != text {
+		t.Errorf("%q, %v", read.Version, err)
+	}
+	for size, kept := range map[int]int{MaxNodeState: 91, MaxNodeState + 1: 81} {
+		pods := Pods{Named: slices.Repeat([]NamedPod{{strings.Repeat("n", 63), strings.Repeat("a", 250), "obstructed", ""}}, 91)}
+		pods.Named[0].Name = "b"
+		pods.Named[0].Name = strings.Repeat("b", size-len(encodeState(pods))+1)
+		read, err := DecodePods(pods.Encode())
+		if err != nil || len(read.Named) != kept || read.Omitted != 91-kept {
+			t.Errorf("%d bytes: %d pods are named and %d omitted, %v", size, len(read.Named), read.Omitted, err)
+		}
+	}
+}
+
 // words returns counts at their limit, by different words.
 func words[K ~string](n int) map[K]int {
 	counts := map[K]int{}
@@ -209,6 +239,7 @@ func TestForged(t *testing.T) {
 		{"a name of no pod", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "a\x1b[2J", "uncaptured", ""}}}}, "expected names as Kubernetes has them"},
 		{"a state that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "Captured!", ""}}}}, "words in lower case"},
 		{"a cause that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "exempt", "no proxy"}}}}, "words in lower case"},
+		{"a UID of a pod, in full", NodeState{Pods: &Pods{Known: []string{"beef0001-0000"}}}, `"beef0001-0000"`},
 		{"a UID of no pod", NodeState{Pods: &Pods{Known: []string{"beef0001", "x"}}}, `"x"`},
 		{"too many findings", NodeState{Findings: slices.Repeat(Findings{{Severity: Problem}}, maxFindings+1)}, "9 findings"},
 		{"too many notes", NodeState{Findings: slices.Repeat(Findings{{Severity: Note}}, maxNotes+1)}, "5 notes"},
@@ -217,6 +248,7 @@ func TestForged(t *testing.T) {
 		{"a long desired state", NodeState{Desired: text(maxText + 1)}, "301 bytes"},
 		{"a long backend", NodeState{Backend: text(maxText + 1)}, "301 bytes"},
 		{"a long warning", NodeState{Findings: Findings{{Severity: Warning, Reason: text(maxText + 1)}}}, "301 bytes"},
+		{"a long warning's code", NodeState{Findings: Findings{{Code(text(maxText + 1)), Warning, "", "short", ""}}}, "301 bytes"},
 		{"a long next step", NodeState{Findings: Findings{{Severity: Warning, Next: text(maxText + 1)}}}, "301 bytes"},
 		{"a long note", NodeState{Findings: Findings{{Severity: Note, Reason: "short"}, {Severity: Note, Reason: text(maxText + 1)}}}, "301 bytes"},
 		{"a long part", NodeState{Findings: Findings{{Severity: Problem, Subject: text(maxText + 1)}}}, "301 bytes"},

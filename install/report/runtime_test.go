@@ -32,6 +32,7 @@ func TestSendsToAll(t *testing.T) {
 		{"containerd", "v", false},
 		{"containerd", "0.0.0+unknown", false},
 		{"containerd", "two.zero", false},
+		{"containerd", "99999999999999999999.0", false},
 		{"containerd", "2.x", false},
 		{"containerd", " 2.0.0", false},
 		{"cri-o", "1.29.13", false},
@@ -139,6 +140,15 @@ func TestStates(t *testing.T) {
 	order := []Code{Uncaptured, InjectedLater, Drifted, Foreign, Obstructed, Unknown, Exempt, Changed, Outdated, Captured}
 	if sorted := slices.SortedFunc(slices.Values(PodStates()), CompareStates); !slices.Equal(sorted, order) {
 		t.Errorf("from the worst: %q", sorted)
+	}
+	severities := map[Code]Severity{
+		Captured: OK, Uncaptured: Problem, Drifted: Problem, Obstructed: Problem, InjectedLater: Problem, NotExamined: Problem, NotStarted: Problem,
+		Outdated: Note, Changed: Note, Foreign: Note, Exempt: Note, NotReported: Note, NotInMesh: Note, Gone: Waiting, NotScheduled: Waiting, Unknown: NotKnown,
+	}
+	for _, code := range Codes() {
+		if got, want := code.Code.Severity(), severities[code.Code]; got != want {
+			t.Errorf("%s is %q, want %q", code.Code, got, want)
+		}
 	}
 	for _, state := range []Code{NotExamined, NotStarted} {
 		if !state.IsMissing() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
@@ -47,6 +48,7 @@ type counted struct {
 // notice is a message about a pod.
 type notice struct {
 	subject subject
+	code    report.Code
 	message string
 	at      time.Time
 }
@@ -94,33 +96,32 @@ func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
 	}
-	if reason := eventReason(r); reason != "" {
-		e.enqueue(notice{subject{r.Pod, reason}, r.Message, r.Time})
+	if reason, code := eventOf(r); reason != "" {
+		e.enqueue(notice{subject{r.Pod, reason}, code, r.Message, r.Time})
 	}
 	if len(r.Warnings) > 0 {
-		e.enqueue(notice{subject{r.Pod, eventWarning}, strings.Join(r.Warnings, "\n"), r.Time})
+		e.enqueue(notice{subject{r.Pod, eventWarning}, report.AddWarned, strings.Join(r.Warnings, "\n"), r.Time})
 	}
 	if len(r.Notes) > 0 {
-		e.enqueue(notice{subject{r.Pod, eventNote}, strings.Join(r.Notes, "\n"), r.Time})
+		e.enqueue(notice{subject{r.Pod, eventNote}, report.IPv6Uncaptured, strings.Join(r.Notes, "\n"), r.Time})
 	}
 }
 
-// eventReason returns the reason of the Event for a record's message, "" for none.
-func eventReason(r record.Record) string {
-	switch {
+// eventOf returns reason and code of the Event for a record's message, "" for none.
+func eventOf(r record.Record) (reason string, code report.Code) {
+	switch found := r.Verdict == Found; {
 	case r.Verdict == record.Failed:
-		return eventFailed
+		return eventFailed, report.CodeOfAdd(r.Reason)
 	case r.Verdict == Repaired:
-		return eventRepaired
-	case r.Verdict == Found &&
-		(r.Reason == Uncaptured || r.Reason == Drifted || r.Reason == InjectedLater):
-		return eventMissing
-	case r.Verdict == Found && (r.Reason == Outdated || r.Reason == Changed):
-		return eventNote
-	case r.Verdict == Found:
-		return eventWarning
+		reason = eventRepaired
+	case found && (r.Reason == Uncaptured || r.Reason == Drifted || r.Reason == InjectedLater):
+		reason = eventMissing
+	case found && (r.Reason == Outdated || r.Reason == Changed):
+		reason = eventNote
+	case found:
+		reason = eventWarning
 	}
-	return ""
+	return reason, report.Code(r.Reason)
 }
 
 // enqueue counts a notice in its subject's Event. The Event is posted once for all
@@ -141,7 +142,8 @@ func (e *Events) enqueue(n notice) {
 		e.events[n.subject] = event
 	}
 	event.Count++
-	event.LastTimestamp, event.Message = metav1.NewTime(n.at), record.Cut(n.message, maxMessage-len(record.Ellipsis))
+	most := maxMessage - len(record.Ellipsis+n.code.Mark(""))
+	event.LastTimestamp, event.Message = metav1.NewTime(n.at), n.code.Mark(record.Cut(n.message, most))
 	if !event.queued {
 		event.queued = true
 		e.queue <- n.subject

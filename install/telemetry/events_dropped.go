@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/metrics"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // Causes of a dropped Event.
@@ -65,9 +66,9 @@ func (d *droppedEvents) summary(now time.Time) string {
 		return ""
 	}
 	full, failed := d.byCause[causeFull], d.byCause[causeError]
-	message := fmt.Sprintf("%d Events about pods of this node were dropped since %s: %d because %d others were waiting, %d because "+
-		"posting them failed. The agent's log and metrics have each ADD and repair",
-		full+failed, d.first.UTC().Format(time.RFC3339), full, queueLength, failed)
+	message := report.EventsDropped.Mark(fmt.Sprintf("%d Events about pods of this node were dropped since %s: "+
+		"%d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
+		full+failed, d.first.UTC().Format(time.RFC3339), full, queueLength, failed))
 	clear(d.byCause)
 	d.last = now
 	return message

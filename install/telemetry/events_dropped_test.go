@@ -53,7 +53,7 @@ func TestEachRepairHasItsEvent(t *testing.T) {
 		return nil
 	})
 	for _, event := range s.all() {
-		if len(event.Message) > maxMessage || len(event.Message) < maxMessage-10 {
+		if len(event.Message) > maxMessage || len(event.Message) < maxMessage-10 || !strings.HasSuffix(event.Message, "… [uncaptured]") {
 			t.Errorf("a message of %d bytes", len(event.Message))
 		}
 	}
@@ -121,7 +121,7 @@ func TestDropped(t *testing.T) {
 	for _, event := range s.all() {
 		if event.Reason == eventDropped {
 			count++
-			if !strings.HasPrefix(event.Message, want) || !strings.Contains(event.Message, "10 because posting them failed") || event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" || len(event.Message) > maxMessage {
+			if !strings.HasPrefix(event.Message, want) || !strings.Contains(event.Message, "10 because posting them failed") || !strings.HasSuffix(event.Message, " [events-dropped]") || event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" || len(event.Message) > maxMessage {
 				t.Errorf("got %+v", event)
 			}
 		}

@@ -75,11 +75,11 @@ func TestNote(t *testing.T) {
 	noted.Warnings, noted.Notes, noted.Pod.UID = nil, []string{"a", "b"}, "" // the runtime passes no UID
 	e.Post(noted)
 	lab.Check(t, errors.Join(flush(t, e)...))
-	if all := s.all(); len(all) != 1 || all[0].Reason != eventNote || all[0].Type != corev1.EventTypeNormal || all[0].Message != "a\nb" ||
+	if all := s.all(); len(all) != 1 || all[0].Reason != eventNote || all[0].Type != corev1.EventTypeNormal || all[0].Message != "a\nb [uncaptured-ipv6]" ||
 		all[0].InvolvedObject.APIVersion != "v1" || all[0].ReportingController != "capture-cni" || all[0].ReportingInstance != "node-1" {
 		t.Errorf("posted %+v", all)
 	}
-	if reason := eventReason(record.Record{Verdict: record.Captured, Reason: Uncaptured}); reason != "" {
+	if reason, _ := eventOf(record.Record{Verdict: record.Captured, Reason: Uncaptured}); reason != "" {
 		t.Errorf("an ADD has the Event %s", reason)
 	}
 }

@@ -152,11 +152,11 @@ func TestEvents(t *testing.T) {
 		}
 		switch event.Reason {
 		case eventFailed:
-			if event.Count != 3 || event.Message != "attempt 3" || pod.Name != "bad" || pod.UID != "9d53" || !event.LastTimestamp.After(event.FirstTimestamp.Time) {
+			if event.Count != 3 || event.Message != "attempt 3 [add-annotations]" || pod.Name != "bad" || pod.UID != "9d53" || !event.LastTimestamp.After(event.FirstTimestamp.Time) {
 				t.Errorf("got %+v", event)
 			}
 		case eventWarning:
-			if event.Count != 1 || event.Message != "IPv6 is left uncaptured" || pod.Name != "web" {
+			if event.Count != 1 || event.Message != "IPv6 is left uncaptured [add-warned]" || pod.Name != "web" {
 				t.Errorf("got %+v", event)
 			}
 		default:
@@ -248,7 +248,7 @@ func TestEventsOfTheGuard(t *testing.T) {
 		if isNote := tt.want == "CaptureNote"; len(events) > 0 && (events[0].Type == corev1.EventTypeNormal) != isNote {
 			t.Errorf("%s, %s: type %s", tt.verdict, tt.reason, events[0].Type)
 		}
-		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {
+		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found ["+string(tt.reason)+"]" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {
 			t.Errorf("%s, %s: got %v", tt.verdict, tt.reason, events)
 		}
 	}

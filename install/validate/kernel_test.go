@@ -87,6 +87,12 @@ func TestRun(t *testing.T) {
 			false,
 			ok("outbound", "IPv4", out4, "127.0.0.1:15001") + ok("outbound", "IPv6", out6, "[::1]:15001"), 0, "",
 		},
+		"outbound, one family": {
+			"", redirects + refuses,
+			Settings{Direction: Outbound, Families: OnlyIPv4},
+			false,
+			ok("outbound", "IPv4", out4, "127.0.0.1:15001"), 0, "",
+		},
 		"inbound": {
 			"", redirects,
 			Settings{Direction: Inbound, Families: Both},

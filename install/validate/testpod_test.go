@@ -4,11 +4,17 @@ package validate
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -23,6 +29,9 @@ func freePort(t *testing.T) uint16 {
 	defer listener.Close()
 	return uint16(listener.Addr().(*net.TCPAddr).Port)
 }
+
+// addresses compares addresses.
+var addresses = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 
 func loopback(port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
@@ -43,13 +52,42 @@ func TestUncaptured(t *testing.T) {
 	if lines := got[0].Lines; len(lines) != 1 || lines[0].By != report.TestApplication || !got[0].Answered() {
 		t.Errorf("the application: %+v", got[0])
 	}
-	if got[1].Answered() || len(got[1].Lines) > 0 || got[1].To != loopback(inbound) || got[1].Fault == "" {
+	if want := (report.TestObservation{To: loopback(inbound), Fault: "the connection ended before the application answered"}); !cmp.Equal(got[1], want, addresses) {
 		t.Errorf("the proxy: %+v", got[1])
 	}
 	stop()
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	}
+	for _, port := range []uint16{application, outbound, inbound} {
+		if o := try(t.Context(), loopback(port)); !strings.HasSuffix(o.Fault, ": connection refused") {
+			t.Errorf("after the end: %+v", o)
+		}
+	}
+}
+
+// TestCancelled returns the only attempt of a client whose time is over before it connects.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if o := observe(ctx, loopback(1)); o.To != loopback(1) || !strings.HasSuffix(o.Fault, "operation was canceled") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestReadLines returns the lines before an error.
+func TestReadLines(t *testing.T) {
+	t.Parallel()
+	for err, answer := range map[string]io.Reader{
+		"":                      strings.NewReader("{}\n{}"),
+		"reading the answer: x": io.MultiReader(strings.NewReader("{}\n{}\n"), iotest.ErrReader(errors.New("x"))),
+		"the answer is not that of a program of this test": strings.NewReader("{}\n{}\n{"),
+	} {
+		if lines, got := readLines(answer); len(lines) != 2 || (got != nil) != (err != "") || got != nil && got.Error() != err {
+			t.Errorf("got %+v, %v, want error %q", lines, got, err)
 		}
 	}
 }

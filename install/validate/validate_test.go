@@ -80,10 +80,20 @@ func TestProgress(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
-	_, err := newStandIn(t.Context(), IPv4, uint16(listen(t).Addr().(*net.TCPAddr).Port))
+	port := uint16(listen(t).Addr().(*net.TCPAddr).Port)
+	_, err := newStandIn(t.Context(), IPv4, port)
 	var failure *Failure
 	if !errors.As(err, &failure) || failure.Code != CodePortInUse {
 		t.Errorf("got %v", err)
+	}
+	for want, err := range map[string]error{
+		"listening as the application: ":   Serve(t.Context(), []uint{uint(port)}),
+		"listening at the outbound port: ": Proxy{OutboundPort: port}.Run(t.Context()),
+		"listening at the inbound port: ":  Proxy{InboundPort: port}.Run(t.Context()),
+	} {
+		if !errors.Is(err, unix.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

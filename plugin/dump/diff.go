@@ -16,7 +16,7 @@ import (
 )
 
 // Dump holds our rules as the kernel holds them, reduced to what decides about
-// packets: it leaves out handles, positions and counters.
+// packets: it leaves out handles, positions and counters. Comments only name rules.
 type Dump struct {
 	Objects []Object
 }
@@ -29,9 +29,9 @@ type Object struct {
 	Items   []Item // rules in their order, elements sorted
 }
 
-// Item is a rule or an element.
+// Item is a rule or an element. Items are the same if their contents are.
 type Item struct {
-	Label   string // of a rule, by its comment; see ElementLabel for an element's
+	Comment string // of a rule
 	Content string
 }
 
@@ -95,7 +95,7 @@ func (d *differences) add(what, part, of string) {
 
 // compareItems compares the rules of a chain or the elements of a set.
 func (d *differences) compareItems(want, found *Object) {
-	if slices.Equal(want.Items, found.Items) {
+	if slices.EqualFunc(want.Items, found.Items, func(a, b Item) bool { return a.Content == b.Content }) {
 		return
 	}
 	missing, unexpected := surplus(want.Items, found.Items), surplus(found.Items, want.Items)
@@ -115,7 +115,7 @@ func (d *differences) addItem(what string, of *Object, i Item) {
 		d.more++ // without its label, which costs time
 		return
 	}
-	label := i.Label
+	label := ruleLabel(i.Comment)
 	if of.KeyType != "" {
 		label = ElementLabel(of.KeyType, i.Content)
 	}
@@ -124,21 +124,21 @@ func (d *differences) addItem(what string, of *Object, i Item) {
 
 // surplus returns the items that a has more of than b.
 func surplus(a, b []Item) []Item {
-	count := make(map[Item]int, len(b))
+	count := make(map[string]int, len(b))
 	for _, i := range b {
-		count[i]++
+		count[i.Content]++
 	}
 	var rest []Item
 	for _, i := range a {
-		if count[i]--; count[i] < 0 {
+		if count[i.Content]--; count[i.Content] < 0 {
 			rest = append(rest, i)
 		}
 	}
 	return rest
 }
 
-// RuleLabel names a rule in a Diff by its comment.
-func RuleLabel(comment string) string {
+// ruleLabel names a rule in a Diff by its comment.
+func ruleLabel(comment string) string {
 	if comment == "" {
 		return "a rule without comment"
 	}

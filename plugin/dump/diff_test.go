@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// ChainOf is a chain whose rules are words; a word is both label and content.
+// ChainOf is a chain whose rules are words; a word is both comment and content.
 func ChainOf(name string, rules ...string) Object {
 	o := Object{Name: "chain " + name, Content: "hook"}
 	for _, rule := range rules {
@@ -28,8 +28,9 @@ func TestDiff(t *testing.T) {
 	t.Parallel()
 	changed := ChainOf("a", "1", "2")
 	changed.Content = "another hook"
-	relabelled := ChainOf("a", "1", "2")
-	relabelled.Items[1].Content = "otherwise"
+	otherwise, reworded := ChainOf("a", "1", "2"), ChainOf("a", "1", "2")
+	otherwise.Items[1].Content = "otherwise"
+	reworded.Items[1].Comment = "other words"
 	ports := Object{Name: "set ports", KeyType: magic(nftables.TypeInetService), Items: []Item{{"", "\x00\x50\x00\x00\x00\x00"}}}
 	for _, test := range []struct {
 		name        string
@@ -42,14 +43,15 @@ func TestDiff(t *testing.T) {
 		{"all gone", []Object{ChainOf("a", "1"), ChainOf("b")}, nil, []string{"missing: chain a", "missing: chain b"}},
 		{"one more", nil, []Object{ChainOf("a", "1")}, []string{"unexpected: chain a"}},
 		{"changed", []Object{ChainOf("a", "1", "2")}, []Object{changed}, []string{"changed: chain a"}},
-		{"rule gone", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "2")}, []string{"missing: 1 of chain a"}},
-		{"rule more", []Object{ChainOf("a", "1")}, []Object{ChainOf("a", "1", "2")}, []string{"unexpected: 2 of chain a"}},
-		{"rule twice", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "1", "1", "2")}, []string{"unexpected: 1 of chain a"}},
-		{"rule once", []Object{ChainOf("a", "1", "1")}, []Object{ChainOf("a", "1")}, []string{"missing: 1 of chain a"}},
+		{"rule gone", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "2")}, []string{"missing: rule \"1\" of chain a"}},
+		{"rule more", []Object{ChainOf("a", "1")}, []Object{ChainOf("a", "1", "2")}, []string{"unexpected: rule \"2\" of chain a"}},
+		{"rule twice", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "1", "1", "2")}, []string{"unexpected: rule \"1\" of chain a"}},
+		{"rule once", []Object{ChainOf("a", "1", "1")}, []Object{ChainOf("a", "1")}, []string{"missing: rule \"1\" of chain a"}},
 		{"other order", []Object{ChainOf("a", "1", "2")}, []Object{ChainOf("a", "2", "1")}, []string{"reordered: rules of chain a"}},
-		{"rule changed", []Object{ChainOf("a", "1", "2")}, []Object{relabelled}, []string{"missing: 2 of chain a", "unexpected: 2 of chain a"}},
+		{"rule changed", []Object{ChainOf("a", "1", "2")}, []Object{otherwise}, []string{"missing: rule \"2\" of chain a", "unexpected: rule \"2\" of chain a"}},
+		{"other words", []Object{ChainOf("a", "1", "2")}, []Object{reworded}, nil},
 		{"element gone", []Object{ports}, []Object{{Name: ports.Name, KeyType: ports.KeyType}}, []string{"missing: element 80 of set ports"}},
-		{"hook and rule", []Object{ChainOf("a", "1", "2", "3")}, []Object{changed}, []string{"changed: chain a", "missing: 3 of chain a"}},
+		{"hook and rule", []Object{ChainOf("a", "1", "2", "3")}, []Object{changed}, []string{"changed: chain a", "missing: rule \"3\" of chain a"}},
 	} {
 		if got := Diff(Dump{test.want}, Dump{test.found}); !slices.Equal(got, test.lines) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.lines)
@@ -66,7 +68,7 @@ func TestDiffIsBounded(t *testing.T) {
 		rules, chains = append(rules, strconv.Itoa(i)), append(chains, Object{Name: strconv.Itoa(i)})
 	}
 	got := Diff(Dump{[]Object{ChainOf("a", rules...)}}, Dump{[]Object{ChainOf("a", rules[:100]...)}})
-	if len(got) != maxDifferences+1 || got[0] != "missing: 100 of chain a" || got[maxDifferences] != "... and 49880 more" {
+	if len(got) != maxDifferences+1 || got[0] != `missing: rule "100" of chain a` || got[maxDifferences] != "... and 49880 more" {
 		t.Errorf("got %q", got)
 	}
 	if got := Diff(Dump{chains}, Dump{}); len(got) != maxDifferences+1 || got[maxDifferences] != "... and 49980 more" {
@@ -104,59 +106,55 @@ func TestElementLabel(t *testing.T) {
 	}
 }
 
-// TestItem expects a rule's comment in its label, and equal contents of equal expressions
-// only, whose counters do not count.
-func TestItem(t *testing.T) {
+// TestParse expects equal contents of equal expressions only. Of comments only whether they are
+// stamps counts, and counters do not count.
+func TestParse(t *testing.T) {
 	t.Parallel()
 	expression := func(name, data string) []byte {
 		var b nfnetlink.Batch
 		b.Nested(unix.NFTA_LIST_ELEM, func() {
 			b.Text(unix.NFTA_EXPR_NAME, name)
-			b.Text(unix.NFTA_EXPR_DATA, data)
+			b.Nested(unix.NFTA_EXPR_DATA, func() { b.Text(unix.NFTA_MATCH_NAME, data) })
 		})
 		return b.Content
 	}
-	labels, seen := Labels{}, map[string]string{}
+	const stamp = "capture-cni rules v1 ipv4 00"
+	meta := expression("meta", "iifname")
 	for name, tt := range map[string]struct {
-		comment     string
-		expressions []byte
-		label       string
+		comments    [2]string
+		expressions [2][]byte
+		same        bool
 	}{
-		"meta": {"one", expression("meta", "iifname"), `rule "one"`}, "other data": {"one", expression("meta", "oifname"), `rule "one"`},
-		"other name": {"", expression("cmp", "iifname"), "a rule without comment"}, "none": {"", nil, "a rule without comment"},
+		"the same":            {[2]string{"one", "one"}, [2][]byte{meta, meta}, true},
+		"another comment":     {[2]string{"one", ""}, [2][]byte{meta, meta}, true},
+		"iptables' comments":  {[2]string{}, [2][]byte{expression("match", "comment"), nil}, true},
+		"counters":            {[2]string{}, [2][]byte{expression("counter", "1 packet"), expression("counter", "2 packets")}, true},
+		"another stamp":       {[2]string{stamp, stamp + "1"}, [2][]byte{meta, meta}, true},
+		"no stamp":            {[2]string{stamp, "one"}, [2][]byte{meta, meta}, false},
+		"another match":       {[2]string{}, [2][]byte{expression("match", "commen"), nil}, false},
+		"a target of a name":  {[2]string{}, [2][]byte{expression("target", "comment"), nil}, false},
+		"other data":          {[2]string{}, [2][]byte{meta, expression("meta", "oifname")}, false},
+		"another expression":  {[2]string{}, [2][]byte{meta, expression("cmp", "iifname")}, false},
+		"an expression fewer": {[2]string{}, [2][]byte{meta, nil}, false},
 	} {
-		for range 2 {
-			item, err := labels.Item(tt.comment, tt.expressions)
-			if other := seen[item.Content]; err != nil || item.Label != tt.label || other != "" && other != name {
-				t.Errorf("%s: got %q, %v, as %q", name, item, err, other)
-			}
-			seen[item.Content] = name
+		one, err := Parse(tt.comments[0], tt.expressions[0])
+		other, otherErr := Parse(tt.comments[1], tt.expressions[1])
+		if err != nil || otherErr != nil || (one.Content == other.Content) != tt.same || one.Comment != tt.comments[0] {
+			t.Errorf("%s: %q, %v and %q, %v", name, one, err, other, otherErr)
 		}
 	}
-	if len(seen) != 4 || len(labels) != 2 {
-		t.Errorf("%d contents and labels %q", len(seen), labels)
-	}
-	few, _ := labels.Item("", expression("counter", "1 packet"))
-	if many, err := labels.Item("", expression("counter", "2 packets")); few != many || err != nil {
-		t.Errorf("counters: %q and %q, %v", few, many, err)
-	}
-	if _, err := labels.Item("", []byte{8, 0, 1, 0, 200, 0, 1, 0}); err == nil {
+	if _, err := Parse("", []byte{8, 0, 1, 0, 200, 0, 1, 0}); err == nil {
 		t.Error("no error of an expression that is longer than its rule")
-	}
-	items := []Item{{"b", "2"}, {"a", "3"}, {"c", "1"}}
-	if SortItems(items); !slices.Equal(items, []Item{{"c", "1"}, {"b", "2"}, {"a", "3"}}) {
-		t.Errorf("sorted: %q", items)
 	}
 }
 
-// FuzzItem parses rules that no kernel sends today.
-func FuzzItem(f *testing.F) {
+// FuzzParse parses rules that no kernel sends today.
+func FuzzParse(f *testing.F) {
 	f.Add([]byte{12, 0, 1, 0, 8, 0, 1, 0, 'l', 'o', 0, 0}, []byte{1})
 	f.Add([]byte{4, 0, 1, 0x80, 0}, []byte{1, 2, 3, 4})
 	f.Fuzz(func(t *testing.T, data, key []byte) {
-		item, err := (Labels{}).Item("", data)
-		if err == nil && item.Label == "" {
-			t.Error("a rule without a label")
+		if item, err := Parse("", data); err == nil && item.Content == "" {
+			t.Error("a rule without content")
 		}
 		label := ElementLabel(string(key), ElementContent(data, key))
 		if !strings.HasPrefix(label, "element ") && !strings.HasPrefix(label, "the end of a range before ") {

@@ -49,7 +49,6 @@ func compareTables(a, b xtables.Table) int {
 // dumpChains returns our chains of a table, and the other chains reduced to
 // their jumps to ours.
 func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]dump.Object, error) {
-	labels := dump.Labels{}
 	rules, err := nfnetlink.ListRules(r, rulesOf(table), table.Name, func(chain string, rule nfnetlink.Attributes) ([]dump.Rule, error) {
 		expressions := rule[unix.NFTA_RULE_EXPRESSIONS]
 		if !isOurs(chain) && !leadsToOurs(expressions) {
@@ -59,7 +58,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 		if chain == MarkerChain && isNote(why) { // it differs from namespace to namespace
 			return nil, nil
 		}
-		parsed, err := labels.Item(why, expressions)
+		parsed, err := dump.Parse(why, expressions)
 		return []dump.Rule{{Chain: chain, Item: parsed}}, err
 	})
 	if err != nil {
@@ -71,10 +70,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 // objectsOf returns our chains, and other chains with rules, as objects with their
 // rules.
 func objectsOf(t xtables.Table, chains []string, rules []dump.Rule) []dump.Object {
-	items := map[string][]dump.Item{}
-	for _, rule := range rules {
-		items[rule.Chain] = append(items[rule.Chain], rule.Item)
-	}
+	items := dump.ByChain(rules)
 	var objects []dump.Object
 	for _, chain := range slices.Sorted(slices.Values(chains)) {
 		if isOurs(chain) || len(items[chain]) > 0 {
@@ -102,7 +98,7 @@ func ruleComment(rule nfnetlink.Attributes) string {
 			nfnetlink.Text(name) == "comment" && comment == "" {
 			comment = nfnetlink.UntilNUL(info)
 		}
-		return nil // dump.Labels reports malformed expressions
+		return nil // dump.Parse reports malformed expressions
 	})
 	return comment
 }

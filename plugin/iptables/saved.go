@@ -104,28 +104,30 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 		if !isOurs(rule.chain) && !rule.leadsToOurs() {
 			continue
 		}
-		if comment := commentOf(rule.text); rule.chain != MarkerChain || !isNote(comment) {
-			rules = append(rules, dump.Rule{Chain: rule.chain, Item: dump.Item{Label: dump.RuleLabel(comment), Content: rule.text}})
+		if rest, comment := cutComment(rule.text); rule.chain != MarkerChain || !isNote(comment) {
+			rules = append(rules, dump.Rule{Chain: rule.chain, Item: dump.NewItem(comment, rest)})
 		}
 	}
 	return objectsOf(xtables.Table{Family: family, Name: t.name}, t.chains, rules)
 }
 
-// commentOf returns a rule's comment. One of several words is quoted; within
-// quotes, a backslash escapes characters that a shell interprets.
-func commentOf(rule string) string {
-	_, after, _ := strings.Cut(rule, "--comment ")
-	quoted, isQuoted := strings.CutPrefix(after, `"`)
-	if !isQuoted {
-		word, _, _ := strings.Cut(after, " ")
-		return word
-	}
-	var comment strings.Builder
-	for i := 0; i < len(quoted) && quoted[i] != '"'; i++ {
-		if quoted[i] == '\\' && i+1 < len(quoted) {
-			i++
+// cutComment returns a rule without its first comment, and that comment. A comment of several
+// words is quoted; within quotes, a backslash escapes characters that a shell interprets. Text
+// in front of the comment stays, so a rule with another match that only looks like a comment
+// equals none of ours.
+func cutComment(rule string) (rest, comment string) {
+	before, after, _ := strings.Cut(rule, "-m comment --comment ")
+	var text strings.Builder
+	for isQuoted := false; after != "" && (isQuoted || after[0] != ' '); after = after[1:] {
+		switch {
+		case after[0] == '"':
+			isQuoted = !isQuoted
+		case after[0] == '\\' && len(after) > 1:
+			after = after[1:]
+			fallthrough
+		default:
+			text.WriteByte(after[0])
 		}
-		comment.WriteByte(quoted[i])
 	}
-	return comment.String()
+	return before + strings.TrimPrefix(after, " "), text.String()
 }

@@ -40,13 +40,34 @@ func TestParseSaved(t *testing.T) {
 	}
 	want := []dump.Object{
 		{Name: "chain CAPTURE_CNI of ipv4 table nat"},
-		{Name: "chain ISTIO_OUTPUT of ipv4 table nat", Items: []dump.Item{{Label: `rule "word"`, Content: "-m comment --comment word -g OTHER"}}},
+		{Name: "chain ISTIO_OUTPUT of ipv4 table nat", Items: []dump.Item{{Comment: "word", Content: "-g OTHER"}}},
 		{Name: "chain PREROUTING of ipv4 table nat", Items: []dump.Item{
-			{Label: `rule "it's \"ours\""`, Content: `-p tcp -m comment --comment "it\'s \"ours\"" -j ISTIO_OUTPUT`},
+			{Comment: `it's "ours"`, Content: "-p tcp -j ISTIO_OUTPUT"},
 		}},
 	}
 	if diff := cmp.Diff(want, tables[0].ours(capture.IPv4), cmp.AllowUnexported(dump.Object{}, dump.Item{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestCutComment expects the same of a rule whatever its comment, and a difference where another
+// match has the text of a comment.
+func TestCutComment(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string][2]string{
+		"-p tcp -j RETURN":                                       {"-p tcp -j RETURN", ""},
+		"-p tcp -m comment --comment a -j RETURN":                {"-p tcp -j RETURN", "a"},
+		`-p tcp -m comment --comment "a b" -j RETURN`:            {"-p tcp -j RETURN", "a b"},
+		`-p tcp -m comment --comment "\" -j DROP \\" -j RETURN`:  {"-p tcp -j RETURN", `" -j DROP \`},
+		`-p tcp -j RETURN -m comment --comment "a b"`:            {"-p tcp -j RETURN ", "a b"},
+		`-p tcp -m comment --comment "a`:                         {"-p tcp ", "a"},
+		"-p tcp -m comment --comment ":                           {"-p tcp ", ""},
+		`-p tcp -m comment --comment a -m comment --comment b`:   {"-p tcp -m comment --comment b", "a"},
+		`-p tcp -m string --string "-m comment --comment " -j X`: {`-p tcp -m string --string "`, " -j X"},
+	} {
+		if rest, comment := cutComment(rule); rest != want[0] || comment != want[1] {
+			t.Errorf("%s: %q, %q, want %q", rule, rest, comment, want)
+		}
 	}
 }
 

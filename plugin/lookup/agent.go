@@ -3,6 +3,7 @@
 package lookup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,10 @@ import (
 )
 
 // Agent is the node agent's socket for requests of pods.
-type Agent struct{ Socket string }
+type Agent struct {
+	Socket        string
+	AcceptTimeout time.Duration // acceptTimeout if 0; tests are the agent, too, and set a longer one
+}
 
 // acceptTimeout is for the byte with which the agent begins to serve a connection. An
 // agent that is stopped accepts none, though the kernel does.
@@ -48,13 +52,13 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("encoding the request: %w", err)
 	}
-	conn, err := (&net.Dialer{Timeout: acceptTimeout}).DialContext(ctx, "unix", a.Socket)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket) // the kernel accepts or refuses at once
 	if err != nil {
 		return Answer{}, notServing{err}
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := waitForService(conn.(*net.UnixConn)); err != nil {
+	if err := waitForService(conn.(*net.UnixConn), cmp.Or(a.AcceptTimeout, acceptTimeout)); err != nil {
 		return Answer{}, notServing{err}
 	}
 	if err := ctx.Err(); err != nil { // its deadline may have been replaced
@@ -72,7 +76,7 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 
 // waitForService checks that the agent belongs to this process's user, as root's
 // plugin and agent do, and that it serves the connection.
-func waitForService(conn *net.UnixConn) error {
+func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	uid, err := PeerUID(conn)
 	if err != nil {
 		return err
@@ -80,12 +84,12 @@ func waitForService(conn *net.UnixConn) error {
 	if uid != os.Geteuid() {
 		return fmt.Errorf("uid %d listens there: expected uid %d", uid, os.Geteuid())
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(acceptTimeout)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	var first [1]byte
 	if _, err := conn.Read(first[:]); err != nil {
-		return fmt.Errorf("the agent did not accept the connection within %s: %w", acceptTimeout, err)
+		return fmt.Errorf("the agent did not accept the connection within %s: %w", timeout, err)
 	}
 	if first[0] != Accepted {
 		return fmt.Errorf("the first byte is %#x: expected %#x", first[0], Accepted)

@@ -34,10 +34,10 @@ func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAtt
 			api = start(ctx, apiTimeout, request, l.askProgram)
 		}
 	}
-	if l.Socket == "" {
+	if l.Agent.Socket == "" {
 		askAPI()
 	} else {
-		agent = start(ctx, agentTimeout, request, Agent{l.Socket}.Ask)
+		agent = start(ctx, agentTimeout, request, l.Agent.Ask)
 	}
 	for agent != nil || api != nil {
 		select {

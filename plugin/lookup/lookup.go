@@ -24,7 +24,7 @@ func (e Error) Unwrap() error { return e.Err }
 
 // Lookup holds the settings of pod lookups.
 type Lookup struct {
-	Socket        string        // of the agent; empty for none
+	Agent         Agent         // without a Socket for none
 	Program       string        // path of capture-cni-lookup; see ProgramPath
 	Directory     string        // of the credentials
 	Timeout       time.Duration // including retries
@@ -41,12 +41,12 @@ const (
 // of no use. Without a UID in want, the answer is what the API server has at this
 // moment. Errors: trust.Untrusted; Error.
 func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	within, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	retries := backoff(firstBackoff)
 	var last failedAttempt
 	for number := 1; ; number++ {
-		answer, failed := l.attempt(ctx, Request{Pod: want, Attempt: number})
+		answer, failed := l.attempt(within, Request{Pod: want, Attempt: number})
 		if failed.isNone() {
 			return answer, nil
 		}
@@ -54,7 +54,7 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 			return Answer{}, trust.Untrusted(failed.api.Error())
 		}
 		// The error of an attempt that the deadline canceled does not name the cause.
-		if last.isNone() || ctx.Err() == nil {
+		if last.isNone() || within.Err() == nil {
 			last = failed
 		}
 		l.Log.Debug("pod lookup failed", "attempt", number, "error", failed.join())
@@ -65,7 +65,7 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 			return Answer{}, end("not retried")
 		}
 		pause := retries.next(failed.retryAfter())
-		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause {
+		if deadline, _ := within.Deadline(); time.Until(deadline) < pause {
 			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " is used up")
 		}
 		select {
@@ -80,10 +80,10 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 // one of the ways is open. It sends no request to the API server.
 func (l Lookup) CheckWays(ctx context.Context) error {
 	var agent error
-	if l.Socket != "" {
+	if l.Agent.Socket != "" {
 		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()
-		if agent = (Agent{l.Socket}).Ping(ctx); agent == nil {
+		if agent = l.Agent.Ping(ctx); agent == nil {
 			return nil
 		}
 	}

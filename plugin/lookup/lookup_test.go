@@ -71,7 +71,10 @@ const (
 
 // settings are those of a lookup without an agent.
 func (n node) settings() lookup.Lookup {
-	return lookup.Lookup{Program: filepath.Join(n.dir, config.LookupProgram), Directory: n.dir, Timeout: budget, Log: slog.New(slog.DiscardHandler)}
+	return lookup.Lookup{
+		Agent: lookup.Agent{AcceptTimeout: patience}, Program: filepath.Join(n.dir, config.LookupProgram), Directory: n.dir,
+		Timeout: budget, Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 func newNode(t *testing.T, opts ...kubeapi.Option) node {

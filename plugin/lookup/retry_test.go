@@ -3,6 +3,7 @@
 package lookup_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -35,7 +36,7 @@ func TestRetryAfter(t *testing.T) {
 		asked := n.settings()
 		asked.Timeout = patience
 		if byAgent {
-			asked.Socket = serve(t, func(conn net.Conn) {
+			asked.Agent.Socket = serve(t, func(conn net.Conn) {
 				answer := theAgents()
 				if first() {
 					answer = lookup.Answer{Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: 2 * time.Second}}
@@ -66,11 +67,25 @@ func TestPauseBeyondTheTimeout(t *testing.T) {
 	t.Parallel()
 	asked := newNode(t).settings()
 	asked.Timeout = 10 * time.Second
-	asked.Socket = serve(t, answering(lookup.Answer{
+	asked.Agent.Socket = serve(t, answering(lookup.Answer{
 		Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: time.Hour},
 	})).socket
 	_, err := asked.Pod(t.Context(), wanted)
 	expectFault(t, err, "(attempt 1, lookupTimeout of 10s is used up): ")
+}
+
+// TestCanceled ends a pause with the caller.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := newNode(t).settings()
+	asked.Timeout = patience
+	asked.Agent.Socket = serve(t, func(conn net.Conn) {
+		answering(lookup.Answer{Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: patience / 2}})(conn)
+		cancel()
+	}).socket
+	_, err := asked.Pod(ctx, wanted)
+	expectFault(t, err, "(attempt 1, canceled): ")
 }
 
 // TestCause has the last attempt end with the timeout: the error is that of the attempt
@@ -79,8 +94,8 @@ func TestCause(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
 	asked := newNode(t).settings()
-	asked.Timeout = 1200 * time.Millisecond
-	asked.Socket = serve(t, func(conn net.Conn) {
+	asked.Timeout = budget
+	asked.Agent.Socket = serve(t, func(conn net.Conn) {
 		switch requests.Add(1) {
 		case 1:
 			answering(faulty(lookup.Gone, "the pod has another UID"))(conn)
@@ -120,7 +135,7 @@ func TestAttempts(t *testing.T) {
 			n, a := newNode(t), serve(t, test.agent)
 			n.Misbehave(forbidden)
 			asked := n.settings()
-			asked.Socket, asked.Timeout, asked.SingleAttempt = a.socket, patience, test.single
+			asked.Agent.Socket, asked.Timeout, asked.SingleAttempt = a.socket, patience, test.single
 			_, err := asked.Pod(t.Context(), wanted)
 			expectFault(t, err, test.wantsError)
 			if a.requests.Load() != test.byAgent || n.Requests() != test.byAPI {

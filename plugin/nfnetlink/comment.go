@@ -22,14 +22,8 @@ func Comment(content []byte, prefix string) string {
 // FindComment returns the first comment in a chain that begins with a prefix; ""
 // where there is none.
 func FindComment(r *Reader, family byte, table, chain, prefix string) (string, error) {
-	l := Listing{
-		Family: family, What: "rules in chain " + chain, Limit: MaxOurRules, Bytes: MaxOurBytes,
-		Filter: Named(unix.NFTA_RULE_CHAIN, chain),
-	}
-	return First(ListRules(r, l, table, func(of string, rule Attributes) ([]string, error) {
-		if of != chain {
-			return nil, nil
-		}
+	l := Listing{Family: family, Chain: chain, Limit: MaxOurRules, Bytes: MaxOurBytes}
+	return First(ListRules(r, l, table, func(_ string, rule Attributes) ([]string, error) {
 		text := cmp.Or(Comment(rule[unix.NFTA_RULE_EXPRESSIONS], prefix), Comment(rule[unix.NFTA_RULE_USERDATA], prefix))
 		if text == "" {
 			return nil, nil

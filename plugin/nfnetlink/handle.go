@@ -21,7 +21,7 @@ func TableHandle(ctx context.Context, name string) (uint64, error) {
 		return NoTable, err
 	}
 	defer r.Close()
-	found, err := List(r, Listing{
+	return First(List(r, Listing{
 		Family: unix.NFPROTO_INET, Request: unix.NFT_MSG_GETTABLE, Single: true, What: "tables", Limit: 1,
 		Filter: Named(unix.NFTA_TABLE_NAME, name),
 	}, func(m Attributes) ([]uint64, error) {
@@ -30,11 +30,7 @@ func TableHandle(ctx context.Context, name string) (uint64, error) {
 			return nil, fmt.Errorf("table %s has a handle of %d bytes", name, len(handle))
 		}
 		return []uint64{binary.BigEndian.Uint64(handle)}, nil
-	})
-	if err != nil || len(found) == 0 {
-		return NoTable, err
-	}
-	return found[0], nil
+	}))
 }
 
 // attributeTableHandle is NFTA_TABLE_HANDLE of linux/netfilter/nf_tables.h.

@@ -52,6 +52,7 @@ type Listing struct {
 	Filter  []filter
 	Single  bool   // one object, which the filter names
 	What    string // names the objects in errors, in the plural
+	Chain   string // of ListRules: the only one, which sets What and Filter; "" for all of the table
 	Limit   int    // of objects that are read, and of results that are kept
 	Bytes   int    // limit of bytes; 0 is MaxBytes
 }
@@ -155,21 +156,25 @@ func (r *Reader) wrap(err error) error {
 	return fmt.Errorf("reading nftables: %w", err)
 }
 
-// ListRules lists the rules of a table, which keep gets with their chains.
+// ListRules lists the rules of a table or of a chain, which keep gets with their chains.
 func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string, rule Attributes) ([]T, error)) ([]T, error) {
-	l.Request, l.Filter = unix.NFT_MSG_GETRULE, append(Named(unix.NFTA_RULE_TABLE, table), l.Filter...)
+	l.Request, l.Filter = unix.NFT_MSG_GETRULE, Named(unix.NFTA_RULE_TABLE, table)
+	if l.Chain != "" {
+		l.What, l.Filter = "rules in chain "+l.Chain, append(l.Filter, Named(unix.NFTA_RULE_CHAIN, l.Chain)...)
+	}
 	return List(r, l, func(rule Attributes) ([]T, error) {
-		if Text(rule[unix.NFTA_RULE_TABLE]) != table {
+		chain := Text(rule[unix.NFTA_RULE_CHAIN])
+		if Text(rule[unix.NFTA_RULE_TABLE]) != table || l.Chain != "" && l.Chain != chain {
 			return nil, nil
 		}
-		return keep(Text(rule[unix.NFTA_RULE_CHAIN]), rule)
+		return keep(chain, rule)
 	})
 }
 
-// First returns the first of the results of a list, "" if there is none.
-func First(found []string, err error) (string, error) {
+// First returns the first of the results of a list, zero if there is none.
+func First[T any](found []T, err error) (first T, _ error) {
 	if err != nil || len(found) == 0 {
-		return "", err
+		return first, err
 	}
 	return found[0], nil
 }

@@ -91,21 +91,15 @@ func (d *dumper) rules() {
 		return
 	}
 	l := nfnetlink.Listing{Family: unix.NFPROTO_INET, What: "rules" + inOurTable, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes}
-	labels := dump.Labels{}
 	var rules []dump.Rule
 	rules, d.err = nfnetlink.ListRules(d.reader, l, capture.TableName, func(chain string, rule nfnetlink.Attributes) ([]dump.Rule, error) {
 		comment, _ := nfnetlink.UserComment(rule[unix.NFTA_RULE_USERDATA])
-		parsed, err := labels.Item(comment, rule[unix.NFTA_RULE_EXPRESSIONS])
+		parsed, err := dump.Parse(comment, rule[unix.NFTA_RULE_EXPRESSIONS])
 		return []dump.Rule{{Chain: "chain " + chain, Item: parsed}}, err
 	})
-	chains := map[string]*dump.Object{}
+	chains := dump.ByChain(rules)
 	for i := range d.dumped {
-		chains[d.dumped[i].Name] = &d.dumped[i]
-	}
-	for _, rule := range rules {
-		if chain := chains[rule.Chain]; chain != nil {
-			chain.Items = append(chain.Items, rule.Item)
-		}
+		d.dumped[i].Items = chains[d.dumped[i].Name]
 	}
 }
 
@@ -132,7 +126,7 @@ func (d *dumper) elements(set *dump.Object) {
 			parts++
 			return parseElements(part[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
 		})
-		dump.SortItems(set.Items)
+		slices.SortFunc(set.Items, func(a, b dump.Item) int { return strings.Compare(a.Content, b.Content) })
 		if again = parts > 1 && !slices.Equal(before, set.Items); again && n == maxReadings {
 			d.err = nfnetlink.ErrChanging
 		}

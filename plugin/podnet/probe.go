@@ -45,7 +45,7 @@ func fullIntent(transparent bool) capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		Mesh: config.Istio, // whose rules have most
+		Mesh: config.Meshes()[0], // whose rules have the expressions of all others
 		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),

@@ -183,7 +183,7 @@ func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {
-		pods.Socket = config.PodsSocket(conf.AgentSocket)
+		pods.Agent.Socket = config.PodsSocket(conf.AgentSocket)
 	}
 	return pods
 }

@@ -50,7 +50,11 @@ func TestKubectlTest(t *testing.T) {
 func expectAllPass(t *testing.T, p suite.Plugin, checks int, flags ...string) {
 	t.Helper()
 	out, status := p.Output(t, append([]string{"test", "-o", "json"}, flags...)...)
-	var report capturetest.Report
+	var report struct {
+		Results []struct {
+			Verdict capturetest.Verdict `json:"result"`
+		}
+	}
 	lab.Check(t, json.Unmarshal([]byte(out), &report))
 	passed := 0
 	for _, result := range report.Results {
@@ -70,7 +74,7 @@ func expectFailure(t *testing.T, p suite.Plugin, cause, detail string, flags ...
 	archive := filepath.Join(t.TempDir(), "report.tar.gz")
 	out, status := p.Output(t, append([]string{"test", "--report", archive}, flags...)...)
 	for _, want := range []string{"failed", cause, detail, "next for REDIRECT", "Report: " + archive} {
-		if status != 1 || !strings.Contains(out, want) {
+		if status != 1 || !suite.Has(out, want) {
 			t.Errorf("test %q: status %d, want 1 and %q:\n%s", flags, status, want, out)
 		}
 	}

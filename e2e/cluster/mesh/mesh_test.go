@@ -2,7 +2,7 @@
 
 // Package mesh tests on a cluster with Istio's own programs: istiod injects pods, its
 // agents run the sidecars, and istio-cni is what a cluster migrates from and to. Envoy
-// is a stand-in.
+// is a stand-in, except in TestMutualTLS.
 package mesh
 
 import (

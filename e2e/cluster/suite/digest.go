@@ -24,7 +24,7 @@ func digestAt(ctx context.Context, path string) (digest string, err error) {
 	if err != nil || found.Backend == "" {
 		return "", err
 	}
-	return found.Digest(), found.RulesFault
+	return found.Digest, found.RulesFault
 }
 
 // Digest returns a digest of the capture rules of a pod, "" if there are none.

@@ -64,16 +64,22 @@ func expectExit(t *testing.T, err error) {
 	}
 }
 
-// Expect runs a command until it has an exit status, and its output these texts.
+// Expect runs a command until it has an exit status, and its output these texts, in lines of any length.
 func (p Plugin) Expect(t *testing.T, command string, status int, want ...string) {
 	t.Helper()
 	lab.Eventually(t, func() error {
 		out, got := p.Run(t, strings.Fields(command)...)
 		for _, text := range want {
-			if got != status || !strings.Contains(out, text) {
+			if got != status || !Has(out, text) {
 				return fmt.Errorf("%s: status %d, want %d and %q:\n%s", command, got, status, text, out)
 			}
 		}
 		return nil
 	})
+}
+
+// Has reports whether an output has a text, whose words can be in several lines.
+func Has(output, text string) bool {
+	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	return strings.Contains(words(output), words(text))
 }

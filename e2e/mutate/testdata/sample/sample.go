@@ -68,3 +68,8 @@ func counts(list []int) (n, unseen int) {
 }
 
 func signs(n int) (seen, unseen int) { return -n, -n % 1 }
+
+func returned() (n int) {
+	n = 3
+	return 0
+}

@@ -3,6 +3,7 @@
 package sample
 
 import (
+	"os"
 	"testing"
 	"time"
 )
@@ -23,6 +24,14 @@ func TestOperators(t *testing.T) {
 	counted, _ := counts([]int{1, 2})
 	negative, _ := signs(3)
 	if below || above || computed != 7 || text != "a!" || constant != 3*time.Second || counted != 2 || negative != -3 {
+		t.Error("a mutant is noticed")
+	}
+}
+
+// TestBusy fails by itself when it tries a mutant for the first time.
+func TestBusy(t *testing.T) {
+	isFirst := os.Getenv("MUTANT") != "" && os.Mkdir(os.TempDir()+"/busy", 0o700) == nil
+	if isFirst || returned() != 0 {
 		t.Error("a mutant is noticed")
 	}
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/deploy/capturetest"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// junit is the form of the test's output that CI systems read.
+const junit = "junit"
+
+// junitSuite is a test in JUnit's XML.
+type junitSuite struct {
+	XMLName xml.Name    `xml:"testsuite"`
+	Name    string      `xml:"name,attr"`
+	Tests   int         `xml:"tests,attr"`
+	Failed  int         `xml:"failures,attr"`
+	Skipped int         `xml:"skipped,attr"`
+	Cases   []junitCase `xml:"testcase"`
+	Notes   string      `xml:"system-out,omitempty"`
+}
+
+// junitCase is one check. One that passed has neither a failure nor a reason to skip.
+type junitCase struct {
+	Class   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Failure *junitReason `xml:"failure"`
+	Skipped *junitReason `xml:"skipped"`
+}
+
+// junitReason is why a check failed or was skipped, its code, and the next step.
+type junitReason struct {
+	Message string      `xml:"message,attr"`
+	Code    report.Code `xml:"type,attr"`
+	Next    string      `xml:",chardata"`
+}
+
+// writeJUnit writes one test case for each check, or for all checks of a mode that has one result.
+func writeJUnit(out io.Writer, r *capturetest.Report) {
+	suite := junitSuite{
+		Name: "capture-cni", Tests: len(r.Results), Failed: r.Count(capturetest.Failed), Skipped: r.Count(capturetest.Skipped),
+		Notes: strings.Join(r.Notes, "\n"),
+	}
+	for _, result := range r.Results {
+		one := junitCase{
+			Class: fmt.Sprintf("%s.%s to %s", result.Mode, result.Client, result.Server),
+			Name:  cmp.Or(strings.TrimSpace(result.Family+" "+result.Check), "all"),
+		}
+		reason := &junitReason{result.Finding.Code.Mark(result.Finding.Reason), result.Finding.Code, report.WithURLs(result.Finding.Next)}
+		switch result.Verdict() {
+		case capturetest.Failed:
+			one.Failure = reason
+		case capturetest.Skipped:
+			one.Skipped = reason
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	document, _ := xml.MarshalIndent(suite, "", "  ") // fails for no value of these types
+	fmt.Fprintf(out, "%s%s\n", xml.Header, document)
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dump
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+)
+
+// Rule is a rule with its chain.
+type Rule struct {
+	Chain string
+	Item  Item
+}
+
+// ByChain returns the rules of each chain, in their order.
+func ByChain(rules []Rule) map[string][]Item {
+	chains := map[string][]Item{}
+	for _, rule := range rules {
+		chains[rule.Chain] = append(chains[rule.Chain], rule.Item)
+	}
+	return chains
+}
+
+// NewItem returns a rule, whose content is in a form of its backend, without the comment. Only
+// whether the comment is a stamp is content: the stamp itself says who wrote the rules.
+func NewItem(comment, content string) Item {
+	if capture.IsStamp(comment) {
+		content = capture.StampPrefix + content
+	}
+	return Item{comment, content}
+}
+
+// Parse reduces a rule of nf_tables to its comment, and a hash of its expressions.
+func Parse(comment string, expressions []byte) (Item, error) {
+	var all Sum
+	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
+		expression, err := nfnetlink.ParseAttributes(element)
+		if err != nil {
+			return err
+		}
+		name, data := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
+		switch name {
+		case "match":
+			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // of iptables
+				return nil
+			}
+		case "counter": // packets and bytes differ between namespaces
+			data = nil
+		}
+		all.Add(name, string(data))
+		return nil
+	})
+	content := all.Sum()
+	return NewItem(comment, string(content[:])), err
+}
+
+// ElementContent returns a key followed by its flags, which mark the end of a range.
+func ElementContent(key, flags []byte) string {
+	content := make([]byte, len(key)+flagsLength)
+	copy(content, key)
+	copy(content[len(key):], flags)
+	return string(content)
+}
+
+// flagsLength is the length of NFTA_SET_ELEM_FLAGS.
+const flagsLength = 4
