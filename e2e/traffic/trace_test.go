@@ -93,7 +93,12 @@ func newTraceWorld(t *testing.T) world {
 	for _, remote := range behindPeer {
 		lab.Check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
 	}
-	w.peer.Load(t, "table inet answers { chain prerouting { type nat hook prerouting priority -99; iifname != lo meta l4proto tcp redirect to :9; }; }")
+	w.peer.Load(t, `table inet answers {
+	chain prerouting {
+		type nat hook prerouting priority -99
+		iifname != lo meta l4proto tcp redirect to :9
+	}
+}`)
 	w.serve(t, w.peer, "tcp", 9, direct)
 	for _, host := range []*lab.Host{w.pod, w.peer} {
 		for _, port := range []int{53, otherPort} {
