@@ -18,7 +18,7 @@ const (
 	// Debian1 is Debian's own package of containerd.
 	Debian1 Runtime = "containerd 1.6"
 	// CRIO is built from source with the other parts; its conmon is Debian's.
-	CRIO Runtime = "cri-o 1.34"
+	CRIO Runtime = "cri-o 1"
 )
 
 // Runtimes are all of them.

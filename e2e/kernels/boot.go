@@ -22,7 +22,7 @@ import (
 type Guest struct {
 	Image   Image
 	Suite   Suite
-	Without []string // modules that it lacks
+	Without []string // patterns of the modules that it lacks
 	Append  string   // to the kernel's command line
 	Job     Job
 }
@@ -34,8 +34,8 @@ type Outcome struct {
 	Output string
 }
 
-// environment is that of all runs.
-var environment = []string{"PATH=/usr/sbin", "HOME=/", "CI=true", lab.BuiltPrograms + "=" + programDirectory}
+// environment is that of all runs. Tests find a program also where only containers have it.
+var environment = []string{"PATH=/usr/sbin:" + ContainerPrograms, "HOME=/", "CI=true", lab.BuiltPrograms + "=" + programDirectory}
 
 // clock makes two nanoseconds of the guest's time of each instruction, and skips the time
 // in which it waits. So no deadline passes because this machine is slow or busy: what

@@ -16,12 +16,7 @@ func TestLacking(t *testing.T) {
 	suite := buildSuite(t)
 	image := fetchAny(t)
 	legacy := []string{"ip6_tables", "ip6table_raw", "iptable_nat", "xt_CT", "xt_REDIRECT", "xt_owner"}
-	for _, tt := range []struct {
-		name   string
-		guest  Guest
-		trials []Trial
-		expect []func(t *testing.T, attempts []Attempt)
-	}{
+	for _, tt := range []lacking{
 		{
 			name: "modules of iptables-legacy",
 			trials: []Trial{
@@ -83,29 +78,39 @@ func TestLacking(t *testing.T) {
 			expect: []func(*testing.T, []Attempt){crowded},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			tt.guest.Image, tt.guest.Suite = image, suite
-			for _, trial := range tt.trials {
-				trial.Connections = max(1, trial.Connections)
-				run, err := trial.Run()
-				if err != nil {
-					t.Fatal(err)
-				}
-				tt.guest.Job.Runs = append(tt.guest.Job.Runs, run)
+		t.Run(tt.name, func(t *testing.T) { t.Parallel(); tt.test(t, image, suite) })
+	}
+}
+
+// lacking is a kernel, or a node, that lacks something.
+type lacking struct {
+	name   string
+	guest  Guest
+	trials []Trial
+	expect []func(t *testing.T, attempts []Attempt)
+}
+
+func (l lacking) test(t *testing.T, image Image, suite Suite) {
+	t.Helper()
+	l.guest.Image, l.guest.Suite = image, suite
+	for _, trial := range l.trials {
+		trial.Connections = max(1, trial.Connections)
+		run, err := trial.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.guest.Job.Runs = append(l.guest.Job.Runs, run)
+	}
+	for i, outcome := range boot(t, l.guest) {
+		t.Run(outcome.Name, func(t *testing.T) {
+			attempts, err := Attempts(outcome)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for i, outcome := range boot(t, tt.guest) {
-				t.Run(outcome.Name, func(t *testing.T) {
-					attempts, err := Attempts(outcome)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, attempt := range attempts {
-						attempt.expectHarmless(t)
-					}
-					tt.expect[i](t, attempts)
-				})
+			for _, attempt := range attempts {
+				attempt.expectHarmless(t)
 			}
+			l.expect[i](t, attempts)
 		})
 	}
 }
@@ -113,7 +118,13 @@ func TestLacking(t *testing.T) {
 // fetchAny fetches the second kernel, or else another.
 func fetchAny(t *testing.T) Image {
 	t.Helper()
-	for _, kernel := range []Kernel{All[1], All[2], All[0]} {
+	return fetchFirst(t, All[1], All[2], All[0])
+}
+
+// fetchFirst fetches the first of some kernels that the mirror has.
+func fetchFirst(t *testing.T, kernels ...Kernel) Image {
+	t.Helper()
+	for _, kernel := range kernels {
 		if image, err := fetch(t, kernel); err == nil {
 			return image
 		}

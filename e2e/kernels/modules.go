@@ -13,8 +13,8 @@ import (
 // wanted are the modules that packets and tests need, as directories or patterns of files.
 var wanted = []string{"kernel/net", "kernel/lib", "kernel/crypto", "kernel/arch/*/crypto", "kernel/drivers/net/veth.ko*"}
 
-// addModules copies an image's modules and their index; modules that a guest is without
-// are only in the index, so that loading one of them fails.
+// addModules copies an image's modules and their index; modules that a guest is without,
+// as patterns of names, are only in the index, so that loading one of them fails.
 func (a *archive) addModules(i Image, without []string) error {
 	root := filepath.Join("/lib/modules", filepath.Base(i.Modules))
 	indexes, err := filepath.Glob(filepath.Join(i.Modules, "modules.*"))
@@ -42,7 +42,7 @@ func (a *archive) addModules(i Image, without []string) error {
 
 func (a *archive) addModulesBelow(i Image, path, root string, without []string) error {
 	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || slices.Contains(without, moduleName(path)) {
+		if err != nil || entry.IsDir() || slices.ContainsFunc(without, func(pattern string) bool { return matches(pattern, moduleName(path)) }) {
 			return err
 		}
 		content, err := os.ReadFile(path)
@@ -51,6 +51,11 @@ func (a *archive) addModulesBelow(i Image, path, root string, without []string) 
 		}
 		return err
 	})
+}
+
+func matches(pattern, name string) bool {
+	matched, err := filepath.Match(pattern, name)
+	return matched || err != nil
 }
 
 // moduleName is the name of a module in a file such as nft_ct.ko.xz.

@@ -21,7 +21,7 @@ func TestRecorded(t *testing.T) {
 	for runtime, files := range map[string][]string{
 		"containerd-1.6": containerd,
 		"containerd-2":   containerd,
-		"cri-o-1.34":     crio,
+		"cri-o-1":        crio,
 	} {
 		t.Run(runtime, func(t *testing.T) {
 			for _, tt := range []struct {

@@ -4,9 +4,9 @@ package traffic
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +21,10 @@ import (
 
 // fencedPod is an Istio pod whose application has no capability.
 func fencedPod(annotations, env map[string]string) *corev1.Pod {
-	pod := injected(spelled(annotations), env)
+	return fence(injected(spelled(annotations), env))
+}
+
+func fence(pod *corev1.Pod) *corev1.Pod {
 	if pod.Annotations["capture-cni.io/fence"] == "" {
 		pod.Annotations["capture-cni.io/fence"] = "true"
 	}
@@ -95,7 +98,6 @@ func TestFence(t *testing.T) {
 			probes = append(probes, s.probes...)
 		}
 		w := newWorld(t, ports(probes), istioMesh)
-		lab.Check(t, w.pod.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 65535"), 0o644) }))
 		for _, s := range fenceScenarios {
 			t.Run(s.name, func(t *testing.T) {
 				env := map[string]string{"ISTIO_DUAL_STACK": "true"}
@@ -110,6 +112,62 @@ func TestFence(t *testing.T) {
 					w.ping(t, app, external, f, false)
 					w.ping(t, app, podIP, f, true)
 					w.ping(t, proxy, external, f, true)
+				}
+			})
+		}
+	})
+}
+
+var nameserver = dst{"10.96.0.10", ""} // of the page's pods
+
+// fenceExamples are the pods of the page, each with what its packets meet.
+var fenceExamples = []struct {
+	name   string
+	probes []probe
+	silent []probe
+}{
+	{
+		"an agent's sandbox", []probe{
+			out(app, external, 80, outbound), out(app, external, 53, resolver), udp(out(app, external, 53, resolver)), udp(out(app, external, 80, refused)),
+			out(app, localhost, 80, direct), out(sidecarProxy, external, 80, direct), udp(out(sidecarProxy, external, 53, direct)),
+		}, []probe{in(podIP, 80, dropped), udp(in(podIP, 80, dropped))},
+	},
+	{
+		"enforce-redirect", []probe{
+			out(app, external, 80, outbound), out(app, nameserver, 53, direct), udp(out(app, nameserver, 53, direct)), udp(out(app, nameserver, 80, refused)),
+			udp(out(app, external, 53, refused)), out(proxy, external, 80, direct), in(onlyIPv4(podIP), 8080, direct),
+		}, []probe{in(podIP, 80, dropped), in(onlyIPv6(podIP), 8080, dropped), udp(in(podIP, 8080, dropped))},
+	},
+	{
+		"Istio without QUIC", []probe{
+			out(app, onlyIPv4(external), 443, outbound), out(app, onlyIPv6(external), 443, refused), udp(out(app, external, 443, refused)),
+			udp(out(app, nameserver, 53, direct)), udp(out(app, external, 53, refused)), out(proxy, external, 443, direct), udp(out(proxy, external, 443, direct)),
+			in(onlyIPv4(podIP), 8080, inbound), in(podIP, 15021, direct),
+		}, []probe{in(onlyIPv6(podIP), 8080, dropped), udp(in(podIP, 443, dropped))},
+	},
+}
+
+// TestFenceExamples captures the pods of the reference's page as they are written. Istio's
+// has the sidecar that the injector adds.
+func TestFenceExamples(t *testing.T) {
+	pods := examplesOf(t, "fence.md", len(fenceExamples))
+	istio, sidecar := pods[2], injected(nil, nil)
+	maps.Copy(istio.Annotations, sidecar.Annotations)
+	istio.Spec.Containers = append(istio.Spec.Containers, sidecar.Spec.Containers[1])
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for i, example := range fenceExamples {
+			t.Run(example.name, func(t *testing.T) {
+				decision, err := lab.Decide(pods[i], config.DefaultSettings(), podAddresses()...)
+				lab.Check(t, err)
+				mesh := istioMesh
+				mesh.ProxyUID, mesh.ProxyGID, mesh.OutboundPort = decision.Intent.ProxyUID, decision.Intent.ProxyUID, decision.Intent.OutboundPort
+				w := newWorld(t, ports(slices.Concat(example.probes, example.silent)), mesh)
+				lab.Check(t, w.peer.AddAddresses("lo", nameserver[ipv4]+"/32"))
+				w.capture(t, backend, decision.Rules)
+				w.probeAll(t, example.probes...)
+				w.expectSilence(t, example.silent)
+				for _, f := range bothFamilies {
+					w.ping(t, app, external, f, false)
 				}
 			})
 		}
@@ -138,35 +196,14 @@ func (w world) expectSilence(t *testing.T, probes []probe) {
 	}
 }
 
-// ping sends an echo request, which waits for an answer, by a socket without a capability.
+// ping expects an answer to an echo request, or that the fence refuses it.
 func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool) {
 	t.Helper()
-	domain, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, byte(8)
-	if f == ipv6 {
-		domain, protocol, request = unix.AF_INET6, unix.IPPROTO_ICMPV6, 128
+	limit := time.Second
+	if answered {
+		limit = lab.Patience
 	}
-	process, err := w.pod.Start(by)
-	lab.Check(t, err)
-	defer process.Close()
-	err = process.Do(func() error {
-		fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		timeout := unix.Timeval{Sec: 5}
-		if !answered {
-			timeout = unix.Timeval{Sec: 1}
-		}
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-			return err
-		}
-		if err := unix.Sendto(fd, []byte{request, 0, 0, 0, 0, 1, 0, 1}, 0, lab.Sockaddr(netip.AddrPortFrom(netip.MustParseAddr(to[f]), 0))); err != nil {
-			return err
-		}
-		_, _, err = unix.Recvfrom(fd, make([]byte, 64), 0)
-		return err
-	})
+	err := w.pod.Ping(by, netip.MustParseAddr(to[f]), limit)
 	refused := errors.Is(err, unix.EPERM) || f == ipv6 && err == unix.EAGAIN // by IPv6, the kernel does not tell the process
 	if answered && err != nil || !answered && !refused {
 		t.Errorf("%s: a ping to %s by uid %d: got %v, answered %v", f, to[f], by.UID, err, answered)

@@ -59,7 +59,7 @@ func Lacks(err error, modules ...string) error {
 		command = "modprobe -a "
 	}
 	return Lacking{fmt.Errorf("the kernel lacks %s: "+
-		"load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it: %w",
+		"load the module on the node (%s; a file in /etc/modules-load.d for each boot), or use a kernel that has it, or another backend: %w",
 		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)}
 }
 

@@ -36,7 +36,7 @@ func TestDescribe(t *testing.T) {
 	b.Message(unix.NFT_MSG_NEWCHAIN, 0, ours.Family, func() { b.Content = append(b.Content, 200, 0, 1, 0) }) // malformed
 	lacks := func(modules, command string) string {
 		return fmt.Sprintf("the kernel lacks %s: load the module on the node (modprobe %s; a file in /etc/modules-load.d for each boot), "+
-			"or use a kernel that has it: ", modules, command)
+			"or use a kernel that has it, or another backend: ", modules, command)
 	}
 	for i, tt := range []struct {
 		prefix, lacks string

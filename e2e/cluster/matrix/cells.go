@@ -25,6 +25,16 @@ var cells = []cell{
 		},
 	},
 	{
+		name:  "cri-o-1.34",
+		parts: map[string]string{"crio-1.34": "crio"},
+		build: []string{"bin/parts/crio"},
+		// What depends on how the runtime loads lists, calls plugins and tells the guard.
+		tests: [][]string{
+			{"e2e/cluster/pods", "-run=^Test(Annotations|DropInWithCRIO|Injected|Recorded|Rollout)$"},
+			{"e2e/cluster/agents", "-run=^Test(CRIO.*|GuardRepairs|Reboot|Report)$"},
+		},
+	},
+	{
 		name:  "istio-1.22",
 		parts: map[string]string{"istio-1.22": "istio"},
 		build: []string{"bin/parts/istio/pilot-discovery"},

@@ -145,7 +145,7 @@ func (n *confinedNode) install(profile string) error {
 // guard deletes the rules of the meshed pod, and starts a guard, until the pod is captured
 // again or the guard can't do it.
 func (n *confinedNode) guard(profile string, result *kernels.Confined) error {
-	if err := n.web.Do(func() error { return exec.Command("nft", "flush", "ruleset").Run() }); err != nil {
+	if err := n.web.Do(func() error { return inContainer("nft", "flush", "ruleset").Run() }); err != nil {
 		return err
 	}
 	guard, err := start(profile, "-all,+sys_admin,+net_admin", "guard", "--netconf", netConf, "--round", "1s", "--cri-socket", criSocket, "--state-dir", "/nonexistent")

@@ -26,9 +26,15 @@ func main() {
 }
 
 func work() error {
+	// That of the node, where the plugin runs.
+	if err := os.Setenv("PATH", "/usr/sbin"); err != nil {
+		return err
+	}
 	switch os.Args[1] {
 	case "confined":
 		return confined(os.Args[2])
+	case "captors":
+		return captors(os.Args[2])
 	case "locks":
 		return locks(os.Args[2])
 	}

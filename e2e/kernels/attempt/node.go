@@ -124,13 +124,18 @@ func newPod() (pod, peer *lab.Host, err error) {
 
 // call executes the plugin as a runtime does, and returns its error.
 func (n node) call(verb, pod string, host *lab.Host) string {
+	return n.callPlugin("capture-cni", fmt.Sprintf(
+		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
+		n.kubeconfig, n.backend), verb, pod, host)
+}
+
+// callPlugin does so with any plugin.
+func (n node) callPlugin(plugin, conf, verb, pod string, host *lab.Host) string {
 	directory := os.Getenv(lab.BuiltPrograms)
-	command := exec.Command(filepath.Join(directory, "capture-cni"))
+	command := exec.Command(filepath.Join(directory, plugin))
 	command.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+pod, "CNI_NETNS="+host.Path(), "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME="+pod+";K8S_POD_UID="+uid, config.DirectoryVariable+"="+filepath.Dir(n.kubeconfig))
-	command.Stdin = strings.NewReader(fmt.Sprintf(
-		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
-		n.kubeconfig, n.backend))
+	command.Stdin = strings.NewReader(conf)
 	var stdout bytes.Buffer
 	command.Stdout = &stdout
 	err := command.Run()
@@ -144,13 +149,23 @@ func (n node) call(verb, pod string, host *lab.Host) string {
 	return fault.Msg
 }
 
+// inContainer is the command of a program that a container has, if not the node.
+func inContainer(name string, args ...string) *exec.Cmd {
+	if path, err := exec.LookPath(filepath.Join(kernels.ContainerPrograms, name)); err == nil {
+		name = path
+	}
+	command := exec.Command(name, args...)
+	command.Env = append(os.Environ(), "PATH=/usr/sbin:"+kernels.ContainerPrograms)
+	return command
+}
+
 // listed returns the rules of ours in a namespace, as every program of this guest that
 // works lists them.
 func listed(host *lab.Host) (ours string) {
 	_ = host.Do(func() error {
 		for _, command := range []string{"nft list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "ip rule"} {
 			words := strings.Fields(command)
-			out, _ := exec.Command(words[0], words[1:]...).Output() // it fails on a kernel that lacks what it lists
+			out, _ := inContainer(words[0], words[1:]...).Output() // it fails on a kernel that lacks what it lists
 			for _, mark := range []string{"ISTIO", "CAPTURE", "capture-cni", "lookup 133"} {
 				if strings.Contains(string(out), mark) {
 					ours += command + ":\n" + string(out)

@@ -87,7 +87,7 @@ func openResults(path string) (*os.File, error) {
 	return results, err
 }
 
-// prepare brings lo up, loads modules and sets sysctls.
+// prepare brings lo up, takes programs away, loads modules and sets sysctls.
 func prepare(job kernels.Job) error {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
@@ -95,6 +95,9 @@ func prepare(job kernels.Job) error {
 	}
 	if err != nil {
 		return fmt.Errorf("bringing lo up: %w", err)
+	}
+	if err := takeAway(job.Lacking); err != nil {
+		return err
 	}
 	for _, module := range job.Modules {
 		if out, err := exec.Command("/usr/sbin/modprobe", module).CombinedOutput(); err != nil {
@@ -104,6 +107,25 @@ func prepare(job kernels.Job) error {
 	for name, value := range job.Sysctls {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// takeAway leaves programs to containers.
+func takeAway(patterns []string) error {
+	if err := os.Mkdir(kernels.ContainerPrograms, 0o755); err != nil {
+		return err
+	}
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join("/usr/sbin", pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			if err := os.Rename(path, filepath.Join(kernels.ContainerPrograms, filepath.Base(path))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
