@@ -97,8 +97,9 @@ func (r release) owns(a *Agent) bool {
 	return a.namespace == r.namespace && r.daemonSets[a.owner] != nil
 }
 
-// replaces returns how an agent's pod is replaced that is of an older specification than its
-// DaemonSet, as the controller's own labels say; "" for one that is not.
+// replaces returns the update strategy that replaces an agent's pod, if the controller's
+// labels show that the pod is older than its DaemonSet's specification. Otherwise it
+// returns "".
 func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	if a == nil || r.daemonSets[a.owner] == nil {
 		return ""
@@ -112,8 +113,8 @@ func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	return cmp.Or(set.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 }
 
-// leaves returns the name of the DaemonSet whose agent is on a node that it does not select
-// any more, and is about to be deleted; "" for none.
+// leaves returns the name of an agent's DaemonSet if the DaemonSet no longer selects the
+// agent's node, so that the agent is about to be deleted. Otherwise it returns "".
 func (r release) leaves(a *Agent, node *corev1.Node) string {
 	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
 		return ""

@@ -54,7 +54,8 @@ func TestWriteTest(t *testing.T) {
 	report := &capturetest.Report{Nodes: []string{"a", "b"}, Archive: "x.tar.gz", Notes: []string{"a note"}, Results: []capturetest.Result{
 		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv4", Check: "to a pod", Finding: found.Finding{Severity: found.OK}},
 		{Client: "a", Server: "b", Mode: capturetest.Redirect, Family: "IPv6", Check: "to a Service", Finding: found.Finding{
-			Code: found.TestMisrouted, Severity: found.Problem, Reason: "by\x1bpassed", Next: "look"}},
+			Code: found.TestMisrouted, Severity: found.Problem, Reason: "by\x1bpassed", Next: "look",
+		}},
 		{Client: "a", Server: "b", Mode: capturetest.TProxy, Finding: found.Finding{Code: found.TestSkipped, Severity: found.NotKnown, Reason: "refused"}},
 	}}
 	writeTest(&out, report)

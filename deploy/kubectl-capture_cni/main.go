@@ -62,7 +62,8 @@ const (
 // Error implements error.
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// outcome returns the error of a command that has printed what it found.
+// outcome returns the error that determines the exit status of a command, after the command
+// has printed its findings.
 func outcome(good bool, unknown int) error {
 	switch {
 	case !good:

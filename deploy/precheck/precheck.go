@@ -10,7 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Report is the results, and how to install.
+// Report contains the results of the checks, and the commands that install with these results.
 type Report struct {
 	Results  report.Findings   `json:"results"`
 	Values   map[string]string `json:"values"`          // of the chart, that are not the defaults

@@ -41,14 +41,14 @@ func TestVerdicts(t *testing.T) {
 		"another one is chosen": {
 			Verdict{Asked: auto, Chosen: legacy, Reason: "no nf_tables"},
 			auto, "",
-			[]string{"note: backend iptables-legacy, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: no nf_tables [iptables-chosen]"},
+			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: no nf_tables [iptables-chosen]"},
 		},
 		"this one works in part": {
 			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoIPv6: "no ip6_tables"},
 			legacy, "",
 			[]string{
-				"note: no pods of the mesh with interceptionMode TPROXY: no xt_TPROXY [no-tproxy]",
-				"note: no pods of the mesh with IPv6 addresses: no ip6_tables [no-ipv6]",
+				"note: meshed pods with interceptionMode TPROXY can't start: no xt_TPROXY [no-tproxy]",
+				"note: meshed pods with IPv6 addresses can't start: no ip6_tables [no-ipv6]",
 			},
 		},
 	} {

@@ -92,23 +92,24 @@ func (v Verdict) Fault(asked config.Backend) error {
 	return nil
 }
 
-// Notes returns what does not work on a node where the operator asks for a backend.
+// Notes names the meshed pods that this node can't capture with the backend that was tested, if
+// the operator still asks for that backend.
 func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	if v.Asked != asked {
 		return nil
 	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
 		notes = append(notes, report.Finding{Code: report.IPTablesChosen, Severity: report.Note, Reason: fmt.Sprintf(
-			"backend %s, chosen by the kernel: no guard, and no pods of the mesh with hostUsers: false: %s", v.Chosen, v.Reason)})
+			"auto chose the backend %s, so the node has no guard, and meshed pods with hostUsers: false can't start: %s", v.Chosen, v.Reason)})
 	}
 	if v.NoTProxy != "" {
 		notes = append(notes, report.Finding{
-			Code: report.NoTProxy, Severity: report.Note, Reason: "no pods of the mesh with interceptionMode TPROXY: " + v.NoTProxy,
+			Code: report.NoTProxy, Severity: report.Note, Reason: "meshed pods with interceptionMode TPROXY can't start: " + v.NoTProxy,
 		})
 	}
 	if v.NoIPv6 != "" {
 		notes = append(notes, report.Finding{
-			Code: report.NoIPv6, Severity: report.Note, Reason: "no pods of the mesh with IPv6 addresses: " + v.NoIPv6,
+			Code: report.NoIPv6, Severity: report.Note, Reason: "meshed pods with IPv6 addresses can't start: " + v.NoIPv6,
 		})
 	}
 	return notes

@@ -112,7 +112,8 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
 	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
-		// Its times show a clock that was set back, and the end of an earlier fault.
+		// The times of the current token show whether the clock was set back. Without such a
+		// fault, the assignment also clears an earlier one.
 		c.requests.clocks = valid.clockFault(now)
 		return current, valid, c.requests.clocks
 	}

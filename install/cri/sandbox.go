@@ -118,9 +118,9 @@ func NewLocator(client *Client) *Locator {
 	return &Locator{client, map[string]network{}, map[string]int{}}
 }
 
-// Sandboxes lists the sandboxes that run, with their networks. A network costs one
-// request, made once. One that can't be read is the sandbox's NetworkError, not an error
-// of the listing.
+// Sandboxes lists the running sandboxes with their networks. The Locator requests each
+// sandbox's network once and keeps the answer. A failed request sets the sandbox's
+// NetworkError, and the listing succeeds.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -47,7 +47,7 @@ func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
 	})
 }
 
-// replace makes a socket with an unfinished name, and renames it.
+// replace makes a socket under a temporary name, and renames the socket to path.
 func replace[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
 	if len(path) > MaxPath {
 		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)

@@ -279,7 +279,7 @@ func TestWithheld(t *testing.T) {
 			}
 		}
 		n.Settings.Backend = backend.Verdict{Asked: n.Settings.Entry.Asked, NoTProxy: "no module"}
-		if report := n.VerifyMode(t.Context(), report.Insert); !strings.Contains(report.String(), "note: no pods of the mesh with interceptionMode TPROXY: no module") {
+		if report := n.VerifyMode(t.Context(), report.Insert); !strings.Contains(report.String(), "note: meshed pods with interceptionMode TPROXY can't start: no module") {
 			t.Errorf("%s: %s", name, report)
 		}
 	}

@@ -2,8 +2,8 @@
 
 // Package validate proves from inside a pod, without capabilities, that the pod's
 // traffic is captured: it listens at the proxy's port, connects as an application
-// would, and checks that its own listener responds. It has the programs in the pods of
-// kubectl capture-cni test as well.
+// would, and checks that its own listener responds. The package also contains the programs
+// that run in the pods of kubectl capture-cni test.
 package validate
 
 import (

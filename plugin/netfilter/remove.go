@@ -11,16 +11,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Remove removes all our rules, of any backend, from the calling thread's
-// namespace. It succeeds where there are none. A list that can't be read does not keep it
-// from removing what the others name.
+// Remove removes the rules of all backends from the calling thread's namespace. It
+// succeeds if there are none. If it can't read some of the rules, it still removes the
+// rules that it can read, and returns the error.
 func Remove(ctx context.Context) error {
 	return errors.Join(nfnetlink.Remove(ctx, QueueRemoval), iptables.RemoveLegacy(ctx))
 }
 
-// QueueRemoval queues the deletion of our rules in nf_tables; with an error, of those that
-// it found. The rules of iptables-nft are in nf_tables as well: one transaction deletes
-// all.
+// QueueRemoval queues the deletion of our rules in nf_tables, including those of
+// iptables-nft, so one transaction deletes all. If it returns an error, it has queued the
+// rules that it found.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	// A repair that was interrupted leaves TrackingTable.
 	for _, name := range []string{capture.TableName, TrackingTable} {
