@@ -72,7 +72,7 @@ var kinds = []*kind{
 		return r.newest(a.by, func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 	}},
 	{"writes", anybody, func(r *run, a action) error {
-		return r.newest(a.by, func(fd int) { _, _ = unix.SendmsgN(fd, []byte("x"), nil, nil, unix.MSG_NOSIGNAL) })
+		return r.newest(a.by, func(fd int) { _, _ = unix.SendmsgN(fd, []byte{payload(a.by)}, nil, nil, unix.MSG_NOSIGNAL) })
 	}},
 	{"disconnects", anybody, func(r *run, a action) error { return r.newest(a.by, disconnect) }},
 	{"is forgotten by conntrack", []actor{app}, func(r *run, a action) error { return r.expire(a) }},

@@ -81,11 +81,11 @@ func between(localPort, state string, steps []action) sequence {
 func actions(t *testing.T, words ...any) (all []action) {
 	t.Helper()
 	for step := range slices.Chunk(words, 3) {
-		i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == step[1] })
+		i := slices.IndexFunc(allKinds, func(k *kind) bool { return k.name == step[1] })
 		if i < 0 {
 			t.Fatalf("there is no action %q", step[1])
 		}
-		all = append(all, action{kind: kinds[i], by: step[0].(actor), reuse: step[2].(int)})
+		all = append(all, action{kind: allKinds[i], by: step[0].(actor), reuse: step[2].(int)})
 	}
 	return all
 }

@@ -56,7 +56,7 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 const mostActions = 7
 
-func draw(r *rand.Rand) sequence {
+func draw(r *rand.Rand, fenced bool) sequence {
 	s := sequence{
 		family: r.IntN(2), state: pick(r, listens, silent, silent, closed),
 		inFirst: r.IntN(2) == 0, closeHard: r.IntN(2) == 0,
@@ -66,7 +66,11 @@ func draw(r *rand.Rand) sequence {
 		},
 	}
 	for range 1 + r.IntN(mostActions) {
-		a := action{kind: pick(r, kinds...), at: s.names, reuse: pick(r, 0, unix.SO_REUSEADDR, unix.SO_REUSEADDR, unix.SO_REUSEPORT)}
+		of := kinds
+		if fenced && r.IntN(5) > 1 {
+			of = datagramKinds
+		}
+		a := action{kind: pick(r, of...), at: s.names, reuse: pick(r, 0, unix.SO_REUSEADDR, unix.SO_REUSEADDR, unix.SO_REUSEPORT)}
 		a.by = pick(r, a.kind.by...)
 		switch r.IntN(10) {
 		case 0:
