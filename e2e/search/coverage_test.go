@@ -48,7 +48,7 @@ func (c *coverage) String() string {
 // check wants nearly all pairs.
 func (c *coverage) check(t *testing.T) {
 	t.Helper()
-	if all := len(kinds) * len(kinds); len(c.missing())*10 > all {
+	if all := len(allKinds) * len(allKinds); len(c.missing())*10 > all {
 		t.Errorf("only %d of %d pairs of actions occurred", all-len(c.missing()), all)
 	}
 }

@@ -110,16 +110,22 @@ func (r *run) judgeReceived(by actor, fd int) {
 
 // serveDatagrams makes the sockets that all sequences share.
 func (w *world) serveDatagrams() error {
-	for _, s := range []service{{app2, appPort}, {app2, inPort}, {peer, outPort}, {peer, peerPort}, {proxy, dnsPort}} {
-		d := datagram{dial: dial{from: netip.AddrPortFrom(netip.IPv6Unspecified(), s.port), reuse: unix.SO_REUSEADDR}}
-		err := w.processes[s.by].Do(func() (err error) {
-			w.answers[s], err = d.open()
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("%s serves UDP at %d: %w", s.by, s.port, err)
+	for f := range 2 {
+		any := both("0.0.0.0", "::")[f]
+		for _, s := range []struct {
+			at netip.Addr
+			service
+		}{{any, service{app2, appPort}}, {any, service{app2, inPort}}, {any, service{peer, outPort}}, {any, service{peer, peerPort}}, {localhost[f], service{proxy, dnsPort}}} {
+			d := datagram{dial: dial{from: netip.AddrPortFrom(s.at, s.port), reuse: unix.SO_REUSEADDR}}
+			err := w.processes[s.by].Do(func() (err error) {
+				w.answers[f][s.service], err = d.open()
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s serves UDP at %d: %w", s.by, s.port, err)
+			}
+			w.closers = append(w.closers, func() error { return unix.Close(w.answers[f][s.service]) })
 		}
-		w.closers = append(w.closers, func() error { return unix.Close(w.answers[s]) })
 	}
 	return nil
 }
@@ -164,9 +170,9 @@ func (r *run) harmedDatagram() string {
 			return fmt.Sprintf("%s is refused: %v", e.name, err)
 		}
 		answered := wait(patience, func() bool {
-			client, came := receive(r.answers[e.server], e.from)
+			client, came := receive(r.answers[f][e.server], e.from)
 			if came {
-				err = unix.Sendto(r.answers[e.server], []byte{'i'}, 0, client)
+				err = unix.Sendto(r.answers[f][e.server], []byte{'i'}, 0, client)
 			}
 			return came
 		}) && err == nil && wait(patience, func() bool { _, came := receive(fd, e.to); return came })

@@ -105,11 +105,11 @@ type world struct {
 	root      *lab.Process // in the pod
 	taps      [2]*lab.Tap
 	served    map[service]*listener
-	answers   map[service]int // sockets that answer datagrams
-	ports     config.Mesh     // of the proxy
-	last      uint16          // the newest sequence's port
-	innocent  uint16          // the newest innocent connection's
-	refused   uint64          // packets, when they were last read
+	answers   [2]map[service]int // sockets that answer datagrams
+	ports     config.Mesh        // of the proxy
+	last      uint16             // the newest sequence's port
+	innocent  uint16             // the newest innocent connection's
+	refused   uint64             // packets, when they were last read
 	retried   []retry
 	broken    bool // a sequence without actions fails
 	closers   []func() error
@@ -122,7 +122,7 @@ type service struct {
 }
 
 func newWorld(ctx context.Context, s setting) (w *world, err error) {
-	w = &world{setting: s, served: map[service]*listener{}, answers: map[service]int{}, ports: config.DefaultSettings().Mesh}
+	w = &world{setting: s, served: map[service]*listener{}, answers: [2]map[service]int{{}, {}}, ports: config.DefaultSettings().Mesh}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("making the world %s: %w", s, err), w.close())
