@@ -22,7 +22,7 @@ import (
 var soak = flag.Duration("soak", 0, "how long TestSearch draws sequences, instead of a fixed number of them")
 
 // TestSearch draws so many sequences in each world: nearly all pairs of actions occur.
-const sequences, fencedSequences = 100, 200
+const sequences, fencedSequences = 100, 240
 
 // mostFindings in one world end the search there.
 const mostFindings = 40

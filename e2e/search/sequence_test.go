@@ -54,7 +54,7 @@ type action struct {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-const mostActions = 7
+const mostActions, mostFenced = 7, 10
 
 func draw(r *rand.Rand, fenced bool) sequence {
 	s := sequence{
@@ -65,9 +65,13 @@ func draw(r *rand.Rand, fenced bool) sequence {
 			remote: pick(r, 0, 0, 0, 1), remotePort: pick(r, own, own, own, own, own, excluded),
 		},
 	}
-	for range 1 + r.IntN(mostActions) {
+	most := mostActions
+	if fenced {
+		most = mostFenced
+	}
+	for range 1 + r.IntN(most) {
 		of := kinds
-		if fenced && r.IntN(5) > 1 {
+		if fenced && r.IntN(4) > 0 {
 			of = datagramKinds
 		}
 		a := action{kind: pick(r, of...), at: s.names, reuse: pick(r, 0, unix.SO_REUSEADDR, unix.SO_REUSEADDR, unix.SO_REUSEPORT)}
