@@ -101,6 +101,9 @@ func (r *run) connectIn(a action) error {
 // in the client's name.
 func (r *run) handOn(a action) error {
 	d := dial{transparent: r.transparent, mark: lab.ProxyMark}
+	if r.ipv4 && r.family == 1 {
+		return nil // the proxy gets none
+	}
 	if !r.transparent {
 		d.to, _ = r.ends(a.at)
 		d.mark, d.from = 0, netip.AddrPortFrom(r.source(r.family), 0)

@@ -144,7 +144,7 @@ func sends(d datagram) func(*run, action) error {
 		if a.by >= peer {
 			a.at.remote = int(a.by - peer)
 		}
-		if d.port != 0 {
+		if d.port != 0 || d.podPort != 0 || d.protocol == unix.IPPROTO_ICMP {
 			a.at.localPort, a.at.remotePort = own, own // an own port tells the flow from that of other sequences
 		}
 		local, remote := r.ends(a.at)
@@ -234,7 +234,7 @@ func (d datagram) send(fd int, what byte) error {
 }
 
 func (r *run) echo(a action, reply bool) error {
-	a.at.remote = int(a.by - peer)
+	a.at.remote, a.at.localPort = int(a.by-peer), own
 	local, remote := r.ends(a.at)
 	return r.processes[a.by].Do(lab.Echo{From: remote.Addr(), To: local.Addr(), Reply: reply, ID: local.Port(), Data: "o"}.Send)
 }

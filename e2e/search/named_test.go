@@ -38,6 +38,12 @@ func TestSequences(t *testing.T) {
 			app, "listens with a full backlog", unix.SO_REUSEADDR, app, "connects to the pod as the peer", unix.SO_REUSEADDR))},
 		{"a SYN of the client by net1", 4, between(own, listens, actions(t,
 			app, "listens with a full backlog", unix.SO_REUSEADDR, peer2, "sends a SYN as the other peer", 0))},
+		{"an answer to a datagram in the peer's name", 4, between(own, closed, actions(t,
+			app2, "sends UDP to the pod as the peer", unix.SO_REUSEADDR, app2, "sends UDP", unix.SO_REUSEADDR))},
+		{"an answer to a datagram that died on lo", 4, between(own, closed, actions(t,
+			app, "sends UDP on lo", unix.SO_REUSEADDR, app, "waits for UDP", unix.SO_REUSEADDR, peer, "sends UDP in", 0))},
+		{"an answer by the entry of the proxy's closed socket", 4, between(own, closed, actions(t,
+			proxy, "sends UDP out", unix.SO_REUSEADDR, peer, "sends UDP in", 0, proxy, "closes", 0, app, "sends UDP", unix.SO_REUSEADDR))},
 	}
 	var worlds sync.WaitGroup
 	for _, setting := range settings(rand.New(rand.NewPCG(1, 2))) {
