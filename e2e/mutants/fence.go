@@ -18,7 +18,7 @@ var fenceMutants = []mutant{
 		file: fenceRules,
 		from: "\tb.add(Match{}, fenced, \"not captured\")\n",
 		to:   "",
-		by:   by(root, "e2e/traffic", "TestFence/nftables/redirect"),
+		by:   by(root, "e2e/traffic", "TestFenceLetsNoAnswerIn/nftables"),
 	},
 	{
 		name: "datagrams-count-as-of-a-judged-connection",
@@ -32,7 +32,7 @@ var fenceMutants = []mutant{
 		file: fenceRules,
 		from: "\tb.jumpToFence(chainFenceIn)\n",
 		to:   "",
-		by:   by(root, "e2e/traffic", "TestFence/iptables-nft/tproxy"),
+		by:   by(root, "e2e/traffic", "TestFence/iptables-nft/nothing_captured_inbound"),
 	},
 	{
 		name: "application-pings-outside",

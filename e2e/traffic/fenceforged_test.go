@@ -14,7 +14,7 @@ import (
 )
 
 // TestFenceLetsNoAnswerIn sends datagrams from outside that answer what the application has
-// sent, but not to outside. The search found each.
+// sent, but not to outside, or nothing.
 func TestFenceLetsNoAnswerIn(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, nil, istioMesh)
@@ -29,9 +29,11 @@ func TestFenceLetsNoAnswerIn(t *testing.T) {
 		for _, tt := range []struct {
 			name, device string
 			to           dst
+			unsent       bool
 		}{
-			{"what died on lo", "lo", onlyIPv4(external)},        // IPv6 has no route to others on it,
-			{"what the pod sent to itself", "", onlyIPv6(podIP)}, // IPv4's source would be a martian
+			{"what died on lo", "lo", onlyIPv4(external), false},        // IPv6 has no route to others on it,
+			{"what the pod sent to itself", "", onlyIPv6(podIP), false}, // IPv4's source would be a martian
+			{"nothing", "", external, true},
 		} {
 			for _, f := range bothFamilies {
 				if tt.to[f] == "" {
@@ -40,7 +42,9 @@ func TestFenceLetsNoAnswerIn(t *testing.T) {
 				port++ // an entry of its own
 				to := netip.AddrPortFrom(netip.MustParseAddr(tt.to[f]), 5000)
 				at := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), port)
-				sendDatagram(t, application, at, to, tt.device)
+				if !tt.unsent {
+					sendDatagram(t, application, at, to, tt.device)
+				}
 				waiting := sendDatagram(t, application, at, at, "") // a socket that eth0 reaches
 				before, err := w.pod.Refused(backend)
 				lab.Check(t, err)
