@@ -76,6 +76,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.ConnMark != 0, m.ConnMark == p.connMark, "with connection mark %d", m.ConnMark)
 	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
 	test(m.ForeignSource, false, "from an address that is not the pod's")
+	test(m.OwnSource, false, "from an address of the pod")
+	test(m.ForeignDst, false, "to an address that is not the pod's")
 	test(m.Begins, tcp, "beginning a connection")
 	test(m.Accepts, false, "accepting a connection")
 	test(m.Continues, false, "continuing a connection")

@@ -217,6 +217,8 @@ func TestTraceMeets(t *testing.T) {
 		"without a mark":             {out, capture.Output, capture.Match{ExceptConnMark: 9}, true},
 		"with the mark":              {over, capture.Output, capture.Match{ExceptConnMark: 9}, false},
 		"foreign":                    {out, capture.Output, capture.Match{ForeignSource: true}, false},
+		"in the pod's own name":      {out, capture.Output, capture.Match{OwnSource: true}, false},
+		"to a foreign address":       {out, capture.Output, capture.Match{ForeignDst: true}, false},
 		"an answer":                  {out, capture.Output, capture.Match{Accepts: true}, false},
 		"a later packet":             {out, capture.Output, capture.Match{Continues: true}, false},
 		"a captured connection":      {out, capture.Output, capture.Match{Translated: true}, false},

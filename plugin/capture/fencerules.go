@@ -65,6 +65,8 @@ func (b *builder) fenceOut() {
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, fenced, "sent in another host's name")
+	// A packet that dies on lo leaves an entry, by which an answer from outside would come in.
+	b.add(Match{ToLo: true, ForeignDst: true, Original: true}, fenced, "to another host by loopback")
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.exempt(Match{GID: given(b.ProxyGID)}, "sent by the proxy's group")
@@ -95,6 +97,8 @@ func (b *builder) fenceOut() {
 func (b *builder) fenceIn() {
 	b.chain(Filter, chainFenceIn)
 	b.exempt(Match{FromLo: true}, "judged as it was sent")
+	// It would belong to a connection on lo. By IPv4, the kernel drops such packets.
+	b.add(Match{Family: IPv6, OwnSource: true}, fenced, "sent in the pod's name")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
 	if b.transparent() {
 		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")

@@ -101,6 +101,8 @@ type Match struct {
 	ExceptConnMark uint32 `json:",omitzero"` // a mark that the connection does not have; 0 is any
 
 	ForeignSource bool `json:",omitzero"` // the source is no address of the namespace
+	OwnSource     bool `json:",omitzero"` // the source is one
+	ForeignDst    bool `json:",omitzero"` // the destination is no address of the namespace
 	Begins        bool `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
 	Accepts       bool `json:",omitzero"` // has SYN and ACK, which accept a connection; needs TCP
 	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP

@@ -116,6 +116,8 @@ func (m Match) words() []string {
 	add(m.ConnMark != 0, "ct mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, "ct mark != %d", m.ExceptConnMark)
 	add(m.ForeignSource, "fib saddr type != local")
+	add(m.OwnSource, "fib saddr type local")
+	add(m.ForeignDst, "fib daddr type != local")
 	add(m.Begins, "tcp flags & (fin | syn | rst | ack) == syn")
 	add(m.Accepts, "tcp flags & (syn | ack) == (syn | ack)")
 	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")

@@ -148,6 +148,8 @@ func stateArguments(m capture.Match) string {
 	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
 	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
+	add(m.OwnSource, " -m addrtype --src-type LOCAL")
+	add(m.ForeignDst, " -m addrtype ! --dst-type LOCAL")
 	add(m.Begins, " -m tcp --syn")
 	add(m.Accepts, " -m tcp --tcp-flags SYN,ACK SYN,ACK")
 	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")

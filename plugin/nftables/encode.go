@@ -47,6 +47,8 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.number(m.ConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpEq, m.ConnMark)
 	e.number(m.ExceptConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpNeq, m.ExceptConnMark)
 	e.number(m.ForeignSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
+	e.number(m.OwnSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpEq, unix.RTN_LOCAL)
+	e.number(m.ForeignDst, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
 	e.flags(m.Begins, fin|syn|rst|ack, syn)
 	e.flags(m.Accepts, syn|ack, syn|ack)
 	e.flags(m.Continues, syn|rst|ack, ack)
