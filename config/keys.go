@@ -64,6 +64,10 @@ func Keys(c *NetConf) []Key {
 			Meaning: "further runtime classes that share the node's kernel",
 		},
 		{
+			Name: "fenceLimit", Type: "list of exceptions", Default: `["*"]`, set: into(&c.Capture.FenceLimit, openings),
+			Meaning: "the widest exceptions that a pod's [fence](fence.md) may have; `*`: any",
+		},
+		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient", set: into(&c.Status, oneOf(StatusLenient, StatusStrict)),
 			Meaning: "`strict`: CNI STATUS fails while meshed pods could not start",
 		},

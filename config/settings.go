@@ -56,6 +56,9 @@ type Settings struct {
 	SharedProxyUID SharedUIDPolicy
 	// Names of runtime classes; they take precedence over the built-in ones.
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
+
+	// FenceLimit holds the widest exceptions that a pod's fence may have; nil for any.
+	FenceLimit []Opening
 }
 
 // Mesh holds the settings of Istio's mesh, and some of every mesh.

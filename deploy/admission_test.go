@@ -3,11 +3,13 @@
 package deploy
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -111,11 +113,33 @@ func TestTransparentProxies(t *testing.T) {
 	expectSome(t, marks-2)
 }
 
+// TestRequiredFences binds the policy that requires fences by the label that the sample which
+// sets them has, and by no other.
+func TestRequiredFences(t *testing.T) {
+	label := map[string]string{"capture-cni.io/require-fence": "true"}
+	binding, _ := find[admissionv1.ValidatingAdmissionPolicyBinding](t, objects(t, "admission.fence.enabled=true"), "ValidatingAdmissionPolicyBinding", "capture-cni-fence")
+	_, second, _ := strings.Cut(read(t, "guides/fence.yaml"), "\n---\n")
+	var sample admissionv1.MutatingAdmissionPolicyBinding
+	if err := yaml.UnmarshalStrict([]byte(second), &sample); err != nil {
+		t.Fatal(err)
+	}
+	for kind, resources := range map[string]*admissionv1.MatchResources{"requires": binding.Spec.MatchResources, "sets": sample.Spec.MatchResources} {
+		if resources == nil || !maps.Equal(resources.NamespaceSelector.MatchLabels, label) || len(resources.NamespaceSelector.MatchExpressions) > 0 {
+			t.Errorf("the policy that %s fences is bound to %v, want %v", kind, resources, label)
+		}
+	}
+	for exception, allowed := range map[string]bool{"out:udp:53@10.96.0.10/32": true, "out:udp:53": false, "*": false, "x'": false} {
+		if out, err := render(t, "admission.fence.enabled=true", "admission.fence.exceptions={"+exception+"}"); allowed != (err == nil) {
+			t.Errorf("%q is allowed: %v\n%.300s", exception, err == nil, out)
+		}
+	}
+}
+
 // TestPoliciesFailClosed wants each policy to refuse what it can't judge, and a binding
 // that denies what it finds.
 func TestPoliciesFailClosed(t *testing.T) {
 	all := objects(t, "taint.remove=true", "guard.policy=evict", "admission.capabilities.enabled=true",
-		"admission.identity.enabled=true", "admission.settings.enabled=true", "admission.changes.enabled=true")
+		"admission.identity.enabled=true", "admission.settings.enabled=true", "admission.changes.enabled=true", "admission.fence.enabled=true")
 	found := 0
 	for _, o := range all {
 		if o.kind != "ValidatingAdmissionPolicy" {
@@ -131,7 +155,7 @@ func TestPoliciesFailClosed(t *testing.T) {
 			t.Errorf("%s is bound as %q, with %v", o.name, binding.Spec.PolicyName, actions)
 		}
 	}
-	if found != 11 {
+	if found != 12 {
 		t.Errorf("%d policies", found)
 	}
 }

@@ -109,7 +109,7 @@ func TestPasses(t *testing.T) {
 		for _, pod := range s.created {
 			decision, err := capture.Decide(podfields.Of(pod), config.DefaultSettings())
 			if err == nil {
-				decision, err = decision.At([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")})
+				decision, err = decision.At([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, nil)
 			}
 			if err != nil || decision.Exemption.Cause != "" || len(decision.Warnings) > 0 || decision.Intent.IPv6 != capture.Captured {
 				t.Errorf("pod %s: %+v, %v", pod.Name, decision, err)

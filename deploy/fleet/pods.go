@@ -42,8 +42,8 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 		s.mesh = map[config.MeshName]capture.Exemption{}
 	}
 	for _, mesh := range config.Meshes() {
-		if only := []config.MeshName{mesh}; inMesh(pod, only) {
-			s.mesh[mesh] = capture.Exclusion(podfields.Of(pod), only)
+		if s.mesh != nil && capture.MarkedBy(mesh, pod.Annotations) {
+			s.mesh[mesh] = capture.Exclusion(podfields.Of(pod), []config.MeshName{mesh})
 		}
 	}
 	for _, condition := range pod.Status.Conditions {

@@ -28,7 +28,7 @@ func installCapture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if decision, err = decision.At(own); err != nil {
+	if decision, err = decision.At(own, nil); err != nil {
 		return err
 	}
 	return nftables.Backend{}.Apply(ctx, decision.Rules)

@@ -67,10 +67,17 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	}
 	b.api.Put(pod("web", map[string]string{"sidecar.istio.io/status": "{}"}))
 	b.api.Put(pod("batch", nil))
+	fenced := pod("fenced", map[string]string{"sidecar.istio.io/status": "{}", "capture-cni.io/fence": "true"})
+	for i := range fenced.Spec.Containers {
+		fenced.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
+			RunAsUser: new(int64(1000 + 337*i)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}
 	everything := pod("everything", map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": "TPROXY"})
 	proxy := &everything.Spec.Containers[1]
 	proxy.Env = append(proxy.Env, corev1.EnvVar{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"})
 	b.api.Put(everything)
+	b.api.Put(fenced)
 	return b, err
 }
 

@@ -58,6 +58,7 @@ func (b *bench) rows() []*verb {
 			b.row(name("ADD"), add, "ADD", "web", by(backend)),
 			b.row(name("ADD, IPv4 and IPv6"), add, "ADD", "web", by(backend), dualStack),
 			b.row(name("ADD, also TPROXY and DNS"), "", "ADD", "everything", by(backend), dualStack),
+			b.row(name("ADD, with a fence"), "", "ADD", "fenced", by(backend)),
 			b.row(name("CHECK"), "", "CHECK", "web", by(backend)),
 			b.row(name("DEL"), del, "DEL", "web", by(backend)),
 		)

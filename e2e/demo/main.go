@@ -85,7 +85,7 @@ func showMeshed(ctx context.Context, n *node, manifest *corev1.Pod) error {
 	heading("2. Which server answers its connections")
 	showTraffic(n, p)
 	heading("3. The rules in its network namespace, in nft's syntax")
-	return showRules(p, manifest)
+	return showRules(n, p, manifest)
 }
 
 func showPlain(ctx context.Context, n *node, manifest *corev1.Pod) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func showTimes(p *pod) {
 
 // showRules prints the ruleset as text, after a comparison of its stamp with the
 // one in the namespace.
-func showRules(p *pod, manifest *corev1.Pod) error {
+func showRules(n *node, p *pod, manifest *corev1.Pod) error {
 	decision, err := capture.Decide(podfields.Of(manifest), config.DefaultSettings())
 	if err != nil {
 		return err
@@ -54,7 +55,18 @@ func showRules(p *pod, manifest *corev1.Pod) error {
 			addresses = append(addresses, address)
 		}
 	}
-	if decision, err = decision.At(addresses); err != nil {
+	var ofNode []netip.Addr
+	err = n.host.Do(func() error {
+		all, err := net.InterfaceAddrs()
+		for _, a := range all {
+			ofNode = append(ofNode, netip.MustParsePrefix(a.String()).Addr())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if decision, err = decision.At(addresses, ofNode); err != nil {
 		return err
 	}
 	if exemption := decision.Exemption; exemption.Cause != "" {

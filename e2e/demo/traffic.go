@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,6 +84,8 @@ func serve(n *node, p *pod) error {
 	}
 	if n.serving {
 		delete(ports, n.outside)
+	} else if _, err := n.outside.Serve("udp", fmt.Sprintf(":%d", webPort), theOutside); err != nil {
+		return err
 	}
 	for host, names := range ports {
 		for port, name := range names {
@@ -107,22 +110,25 @@ type connection struct {
 	owner lab.Owner
 	to    [2]string // IPv4, IPv6
 	port  int
+	over  string // tcp, udp or icmp
 }
 
 func showTraffic(n *node, p *pod) {
 	outside, excluded := [2]string{outsideIPv4, outsideIPv6}, n.excluded.addresses
 	own, localhost := p.addresses(), [2]string{"127.0.0.1", "::1"}
 	rows := []connection{
-		{"application -> outside", p.Host, application, outside, webPort},
-		{"application -> outside, excluded port", p.Host, application, outside, n.excluded.outboundPort},
-		{"application -> outside, excluded range", p.Host, application, excluded, webPort},
-		{"application -> localhost", p.Host, application, localhost, appPort},
-		{"application -> its pod's own address", p.Host, application, own, appPort},
-		{"proxy -> outside", p.Host, proxy, outside, webPort},
-		{"proxy -> localhost", p.Host, proxy, localhost, appPort},
-		{"proxy -> its pod's own address", p.Host, proxy, own, appPort},
-		{"outside -> pod", n.outside, application, own, appPort},
-		{"outside -> pod, excluded port", n.outside, application, own, n.excluded.inboundPort},
+		{"application -> outside", p.Host, application, outside, webPort, "tcp"},
+		{"application -> outside, UDP", p.Host, application, outside, webPort, "udp"},
+		{"application -> outside, ping", p.Host, application, outside, 0, "icmp"},
+		{"application -> outside, excluded port", p.Host, application, outside, n.excluded.outboundPort, "tcp"},
+		{"application -> outside, excluded range", p.Host, application, excluded, webPort, "tcp"},
+		{"application -> localhost", p.Host, application, localhost, appPort, "tcp"},
+		{"application -> its pod's own address", p.Host, application, own, appPort, "tcp"},
+		{"proxy -> outside", p.Host, proxy, outside, webPort, "tcp"},
+		{"proxy -> localhost", p.Host, proxy, localhost, appPort, "tcp"},
+		{"proxy -> its pod's own address", p.Host, proxy, own, appPort, "tcp"},
+		{"outside -> pod", n.outside, application, own, appPort, "tcp"},
+		{"outside -> pod, excluded port", n.outside, application, own, n.excluded.inboundPort, "tcp"},
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "CONNECTION\tPORT\tIPv4 ANSWERED BY\tIPv6 ANSWERED BY")
@@ -138,7 +144,12 @@ func (c connection) answeredBy(family int) string {
 		return "-"
 	}
 	to := netip.AddrPortFrom(netip.MustParseAddr(c.to[family]), uint16(c.port))
-	answer, err := c.host.Ask(c.owner, "tcp", "", to.String())
+	answer, err := lab.Answer{Server: theOutside}, error(nil)
+	if c.over == "icmp" {
+		err = c.host.Ping(c.owner, to.Addr(), time.Second)
+	} else {
+		answer, err = c.host.Ask(c.owner, c.over, "", to.String())
+	}
 	if err != nil {
 		return noAnswer(err)
 	}
@@ -146,7 +157,7 @@ func (c connection) answeredBy(family int) string {
 }
 
 func noAnswer(err error) string {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) {
 		return "none (refused)"
 	}
 	return "none (no answer)"

@@ -23,5 +23,5 @@ func Decide(pod *corev1.Pod, settings config.Settings, addresses ...netip.Addr) 
 	if err != nil {
 		return decision, err
 	}
-	return decision.At(addresses)
+	return decision.At(addresses, nil)
 }

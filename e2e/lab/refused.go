@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -16,10 +15,13 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// refusals is the chain, in any table, that refuses what would bypass capture.
-const refusals = "ISTIO_REFUSE"
+// refusals are the chains, in any table, that refuse what would bypass capture or the fence.
+const refusals = "ISTIO_(?:REFUSE|FENCE|FENCE_RESET)"
 
-var savedRefusal = regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A ` + refusals + ` `)
+var (
+	savedRefusal = regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A ` + refusals + ` `)
+	refusal      = regexp.MustCompile(refusals + `$`)
+)
 
 // Refused returns how many packets the rules of a pod have refused, because they would
 // have bypassed capture.
@@ -66,7 +68,7 @@ func (h *Host) listedRefusals() (packets uint64, err error) {
 		return 0, err
 	}
 	for _, chain := range chains {
-		if !strings.HasSuffix(chain.Name, refusals) {
+		if !refusal.MatchString(chain.Name) {
 			continue
 		}
 		rules, err := conn.GetRules(chain.Table, chain)

@@ -3,26 +3,33 @@
 package lab
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// Tap receives a copy of each TCP segment that arrives on an interface, before any rule
+// Tap receives a copy of each IP packet that arrives on an interface, before any rule
 // of the host.
 type Tap struct {
 	fd     int
 	buffer []byte
 }
 
-// Arrived is a segment that arrived, with the class of its IP header.
+// Arrived is a packet that arrived. Of another one than a TCP segment, the Segment has only
+// the addresses, and the ports where its protocol has some.
 type Arrived struct {
 	Segment
-	DSCP byte
+	DSCP, HopLimit byte
+	Protocol       byte
+	Later          bool // a fragment other than the first
+	Type           byte // of ICMP
+	Payload        []byte
 }
 
 // Tap taps an interface of the host.
@@ -64,34 +71,69 @@ func (t *Tap) Read() (arrived []Arrived, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("reading what arrived: %w", err)
 		}
-		if a, ok := parseArrived(t.buffer[:n]); ok {
+		if a, ok := parseArrived(bytes.Clone(t.buffer[:n])); ok {
 			arrived = append(arrived, a)
 		}
 	}
 }
 
-// parseArrived knows no extension headers of IPv6: they need a capability.
+// parseArrived reads the headers up to the transport's.
 func parseArrived(packet []byte) (a Arrived, ok bool) {
-	var class byte
 	var from, to netip.Addr
 	switch {
-	case len(packet) >= 20 && packet[0]>>4 == 4 && packet[9] == unix.IPPROTO_TCP:
-		class = packet[1]
+	case len(packet) >= 20 && packet[0]>>4 == 4:
+		a.Protocol, a.DSCP, a.HopLimit = packet[9], packet[1]>>2, packet[8]
+		a.Later = binary.BigEndian.Uint16(packet[6:])&0x1fff != 0
 		from, to = netip.AddrFrom4([4]byte(packet[12:])), netip.AddrFrom4([4]byte(packet[16:]))
 		packet = packet[min(int(packet[0]&0xf)*4, len(packet)):]
-	case len(packet) >= 40 && packet[0]>>4 == 6 && packet[6] == unix.IPPROTO_TCP:
-		class = packet[0]<<4 | packet[1]>>4
+	case len(packet) >= 40 && packet[0]>>4 == 6:
+		a.Protocol, a.DSCP, a.HopLimit = packet[6], (packet[0]<<4|packet[1]>>4)>>2, packet[7]
 		from, to = netip.AddrFrom16([16]byte(packet[8:])), netip.AddrFrom16([16]byte(packet[24:]))
-		packet = packet[40:]
+		packet = a.skipExtensions(packet[40:])
+	default:
+		return a, false
 	}
-	if len(packet) < 20 || !from.IsValid() {
-		return Arrived{}, false
+	a.From, a.To = netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 0)
+	if a.Later {
+		return a, true
 	}
-	return Arrived{DSCP: class >> 2, Segment: Segment{
-		From:  netip.AddrPortFrom(from, binary.BigEndian.Uint16(packet[0:])),
-		To:    netip.AddrPortFrom(to, binary.BigEndian.Uint16(packet[2:])),
-		Seq:   binary.BigEndian.Uint32(packet[4:]),
-		Ack:   binary.BigEndian.Uint32(packet[8:]),
-		Flags: packet[13] & (FIN | SYN | RST | PSH | ACK),
-	}}, true
+	a.Payload = packet
+	switch a.Protocol {
+	case unix.IPPROTO_TCP:
+		if len(packet) < 20 {
+			return a, false
+		}
+		a.Seq, a.Ack = binary.BigEndian.Uint32(packet[4:]), binary.BigEndian.Uint32(packet[8:])
+		a.Flags = packet[13] & (FIN | SYN | RST | PSH | ACK)
+		a.Payload = packet[min(int(packet[12]>>4)*4, len(packet)):]
+	case unix.IPPROTO_UDP, unix.IPPROTO_UDPLITE:
+		if len(packet) < 8 {
+			return a, false
+		}
+		a.Payload = packet[8:]
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		if len(packet) < 8 {
+			return a, false
+		}
+		a.Type, a.Payload = packet[0], packet[8:]
+		a.From = netip.AddrPortFrom(from, binary.BigEndian.Uint16(packet[4:])) // an echo's identifier
+		return a, true
+	default:
+		return a, true
+	}
+	a.From = netip.AddrPortFrom(from, binary.BigEndian.Uint16(packet[0:]))
+	a.To = netip.AddrPortFrom(to, binary.BigEndian.Uint16(packet[2:]))
+	return a, true
+}
+
+// skipExtensions returns what follows the extension headers of IPv6.
+func (a *Arrived) skipExtensions(packet []byte) []byte {
+	for slices.Contains([]byte{0, unix.IPPROTO_ROUTING, unix.IPPROTO_FRAGMENT, unix.IPPROTO_DSTOPTS}, a.Protocol) && len(packet) >= 8 {
+		length := (int(packet[1]) + 1) * 8
+		if a.Protocol == unix.IPPROTO_FRAGMENT {
+			a.Later, length = binary.BigEndian.Uint16(packet[2:])&0xfff8 != 0, 8
+		}
+		a.Protocol, packet = packet[0], packet[min(length, len(packet)):]
+	}
+	return packet
 }

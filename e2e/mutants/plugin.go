@@ -125,11 +125,11 @@ var pluginMutants = []mutant{
 		by:   by(unit, "install/telemetry", "TestSpoolBytes"),
 	},
 	{
-		name: "fields-that-an-earlier-agent-lacks-are-read-as-absent",
-		file: "plugin/capture/pod.go",
-		from: "if version < 2 {",
-		to:   "if version < 1 {",
-		by:   by(unit, "plugin/lookup", "TestAgentOfEarlierRelease"),
+		name: "an-earlier-agent-answers-for-a-fenced-pod",
+		file: "plugin/lookup/message.go",
+		from: "if answer.Version < capture.PodVersion && capture.Fenced(",
+		to:   "if answer.Version < capture.OldestPodVersion && capture.Fenced(",
+		by:   by(unit, "plugin/lookup", "TestFenceOfEarlierRelease"),
 	},
 	{
 		name: "lock-takes-all-time-of-a-del",

@@ -139,6 +139,27 @@ var policyMutants = []mutant{
 		by:   admission("TestAdmission/lists/proxy_a_device"),
 	},
 	{
+		name: "pod-without-a-fence-is-admitted",
+		file: "deploy/chart/templates/admission/fence.yaml",
+		from: "orValue('') in {{ toJson .values",
+		to:   "orValue('true') in {{ toJson .values",
+		by:   admission("TestAdmission/fence/fence_none"),
+	},
+	{
+		name: "fence-has-any-exception",
+		file: "deploy/chart/templates/admission/fence.yaml",
+		from: "size(variables.excess) == 0",
+		to:   "size(variables.excess) >= 0",
+		by:   admission("TestAdmission/fence/fence_another_exception"),
+	},
+	{
+		name: "fences-are-required-by-another-label",
+		file: "deploy/chart/templates/admission/fence.yaml",
+		from: `"capture-cni.io/require-fence" "true"`,
+		to:   `"capture-cni.io/fence" "true"`,
+		by:   by(unit, "deploy", "TestRequiredFences"),
+	},
+	{
 		name: "label-is-removed-after-admission",
 		file: "deploy/chart/templates/admission/changes.yaml",
 		from: "variables.oldLabels.filter(key, !(key in variables.labels))",

@@ -25,6 +25,16 @@ func otherSidecar(name string, uid int64, annotations map[string]string) *corev1
 	})
 }
 
+// fencedSidecar is a pod with keys of our own, a fence and an exception.
+func fencedSidecar() *corev1.Pod {
+	pod := otherSidecar("egress", 3128, map[string]string{
+		"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129",
+		"capture-cni.io/fence": "true", "capture-cni.io/fence-allow": "out:udp:53@10.96.0.10/32",
+	})
+	pod.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	return pod
+}
+
 // withAnnotations is a pod's annotations as a runtime passes them.
 func withAnnotations(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
@@ -45,6 +55,10 @@ func TestMeshes(t *testing.T) {
 	unknown := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/porxy": "egress"})
 	shared := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
 	shared.Spec.Containers[0].SecurityContext = nil
+	fenced := fencedSidecar()
+	unmeshed, raw := fencedSidecar(), fencedSidecar()
+	unmeshed.Annotations = map[string]string{"capture-cni.io/fence": "true"}
+	raw.Spec.Containers[0].SecurityContext.Capabilities = nil
 	for name, test := range map[string]struct {
 		pod      *corev1.Pod
 		conf     string
@@ -59,6 +73,11 @@ func TestMeshes(t *testing.T) {
 		"keys of our own, off":           {own, `"meshes": ["istio"],`, false, 0, ""},
 		"an unknown key":                 {unknown, "", false, 100, "capture-cni.io/porxy"},
 		"a uid that another may have":    {shared, "", false, 101, "container web sets no uid"},
+		"a fence":                        {fenced, "", true, 0, ""},
+		"a fence without a mesh":         {unmeshed, "", false, 101, "capture-cni.io/fence needs a mesh that captures the pod"},
+		"a fence of a mesh that is off":  {fenced, `"meshes": ["istio"],`, false, 101, "capture-cni.io/fence needs a mesh that captures the pod"},
+		"a fence, and NET_RAW":           {raw, "", false, 101, "container web has the capability NET_RAW or NET_ADMIN"},
+		"an exception beyond the limit":  {fenced, `"fenceLimit": [],`, false, 100, "expected an exception within netconf.fenceLimit"},
 		"a list of meshes that is wrong": {linkerd, `"meshes": ["kuma"],`, false, 7, `"meshes" is ["kuma"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,11 +87,16 @@ func TestMeshes(t *testing.T) {
 				c := call{netns: host.Path(), stdin: n.conf(passed + test.conf)}
 				if o := c.run(t); test.code == 0 {
 					o.succeeds(t)
+					call{command: "CHECK", netns: host.Path(), stdin: c.stdin}.run(t).silent(t)
 				} else {
 					o.fails(t, test.code, test.text)
 				}
-				if rules := ruleset(t, host); strings.Contains(rules, "redirect to :") != test.captured {
+				rules := ruleset(t, host)
+				if strings.Contains(rules, "redirect to :") != test.captured {
 					t.Errorf("captured is not %v:\n%s", test.captured, rules)
+				}
+				if strings.Contains(rules, "hook forward") != (test.captured && test.pod == fenced) {
+					t.Errorf("the fence:\n%s", rules)
 				}
 				call{command: "DEL", netns: host.Path()}.run(t).silent(t)
 			}
@@ -88,6 +112,8 @@ func TestStaticPodWithKeys(t *testing.T) {
 	const static = `"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "file", "capture-cni.io/proxy": "x"}},`
 	call{netns: host.Path(), stdin: n.conf(static)}.run(t).fails(t, 101, "static pod with annotations capture-cni.io/")
 	call{netns: host.Path(), stdin: n.conf(static + `"meshes": ["istio"],`)}.run(t).succeeds(t)
+	fenced := strings.Replace(static, `"capture-cni.io/proxy": "x"`, `"capture-cni.io/fence": "true"`, 1)
+	call{netns: host.Path(), stdin: n.conf(fenced + `"meshes": ["istio"],`)}.run(t).fails(t, 101, "static pod with annotations capture-cni.io/")
 }
 
 // TestPodWithoutItsKeys has an agent that knows no keys but Istio's, as one of an earlier
@@ -101,4 +127,11 @@ func TestPodWithoutItsKeys(t *testing.T) {
 	n.Put(own)
 	call{netns: host.Path(), stdin: stdin}.run(t).fails(t, 11, "the pod that was looked up has none")
 	call{command: "CHECK", netns: host.Path(), stdin: stdin}.run(t).silent(t)
+
+	fenced := fencedSidecar()
+	stdin = n.conf(withAnnotations(t, fenced))
+	delete(fenced.Annotations, "capture-cni.io/fence")
+	delete(fenced.Annotations, "capture-cni.io/fence-allow")
+	n.Put(fenced)
+	call{netns: host.Path(), stdin: stdin}.run(t).fails(t, 11, "the pod that was looked up has none")
 }

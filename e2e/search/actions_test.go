@@ -72,7 +72,7 @@ var kinds = []*kind{
 		return r.newest(a.by, func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 	}},
 	{"writes", anybody, func(r *run, a action) error {
-		return r.newest(a.by, func(fd int) { _, _ = unix.SendmsgN(fd, []byte("x"), nil, nil, unix.MSG_NOSIGNAL) })
+		return r.newest(a.by, func(fd int) { _, _ = unix.SendmsgN(fd, []byte{payload(a.by)}, nil, nil, unix.MSG_NOSIGNAL) })
 	}},
 	{"disconnects", anybody, func(r *run, a action) error { return r.newest(a.by, disconnect) }},
 	{"is forgotten by conntrack", []actor{app}, func(r *run, a action) error { return r.expire(a) }},
@@ -101,6 +101,9 @@ func (r *run) connectIn(a action) error {
 // in the client's name.
 func (r *run) handOn(a action) error {
 	d := dial{transparent: r.transparent, mark: lab.ProxyMark}
+	if r.ipv4 && r.family == 1 {
+		return nil // the proxy gets none
+	}
 	if !r.transparent {
 		d.to, _ = r.ends(a.at)
 		d.mark, d.from = 0, netip.AddrPortFrom(r.source(r.family), 0)

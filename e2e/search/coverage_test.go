@@ -25,8 +25,8 @@ func (c *coverage) add(s sequence) {
 
 // missing are the pairs that did not occur.
 func (c *coverage) missing() (pairs []string) {
-	for _, first := range kinds {
-		for _, second := range kinds {
+	for _, first := range allKinds {
+		for _, second := range allKinds {
 			if (*c)[[2]string{first.name, second.name}] == 0 {
 				pairs = append(pairs, first.name+" / "+second.name)
 			}
@@ -37,7 +37,7 @@ func (c *coverage) missing() (pairs []string) {
 }
 
 func (c *coverage) String() string {
-	missing, all := c.missing(), len(kinds)*len(kinds)
+	missing, all := c.missing(), len(allKinds)*len(allKinds)
 	text := fmt.Sprintf("%d of %d ordered pairs of actions occurred", all-len(missing), all)
 	if len(missing) > 0 {
 		text += ", not " + strings.Join(missing, "; ")
@@ -48,7 +48,7 @@ func (c *coverage) String() string {
 // check wants nearly all pairs.
 func (c *coverage) check(t *testing.T) {
 	t.Helper()
-	if all := len(kinds) * len(kinds); len(c.missing())*10 > all {
+	if all := len(allKinds) * len(allKinds); len(c.missing())*10 > all {
 		t.Errorf("only %d of %d pairs of actions occurred", all-len(c.missing()), all)
 	}
 }

@@ -5,6 +5,7 @@ package search
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +63,7 @@ func (w *world) innocents(f int) []innocent {
 		handOn = to(outside, pod, appPort)
 		handOn.transparent, handOn.mark = true, lab.ProxyMark
 	}
-	list := []innocent{
+	all := []innocent{
 		{"localhost", app, to(localhost[f], localhost[f], appPort), service{app2, appPort}},
 		{"the pod itself", app, to(pod, pod, appPort), service{app2, appPort}},
 		{"an excluded port outside", app, to(pod, outside, excludedPort), service{peer, excludedPort}},
@@ -77,9 +78,14 @@ func (w *world) innocents(f int) []innocent {
 	if w.excluded {
 		second, third = service{peer2, peerPort}, service{app2, appPort}
 	}
-	return append(list,
+	all = append(all,
 		innocent{"a connection out on net1", app, to(pod, outside, peerPort), second},
 		innocent{"a connection in on net1", peer2, to(outside, pod, appPort), third})
+	return slices.DeleteFunc(all, func(i innocent) bool {
+		uncaptured := w.ipv4 && f == 1 // and so refused, except on an excluded interface
+		return (w.egress || uncaptured) && (i.by == peer || i.by == peer2 && !w.excluded) ||
+			uncaptured && (i.server == outbound || i.transparent || i.from.Addr() == proxySource[1])
+	})
 }
 
 // harmed returns what happened to the first innocent connection that failed.
@@ -104,5 +110,5 @@ func (r *run) harmed() string {
 			return fmt.Sprintf("%s is not answered by %s at %d", i.name, i.server.by, i.server.port)
 		}
 	}
-	return ""
+	return r.harmedDatagram()
 }

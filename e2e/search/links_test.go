@@ -49,7 +49,10 @@ func (w *world) link() (outside [2]*lab.Host, err error) {
 			}
 		}
 	}
-	settings := map[string]string{"ipv4/ip_local_port_range": "60000 65000"}
+	settings := map[string]string{"ipv4/ip_local_port_range": "60000 65000", "ipv4/ping_group_range": "0 65535"}
+	for _, state := range []string{"udp_timeout", "udp_timeout_stream", "icmp_timeout", "icmpv6_timeout"} {
+		settings["netfilter/nf_conntrack_"+state] = "10"
+	}
 	for _, state := range []string{"syn_sent", "syn_recv", "established", "fin_wait", "close_wait", "last_ack", "time_wait", "close", "unacknowledged", "max_retrans"} {
 		settings["netfilter/nf_conntrack_tcp_timeout_"+state] = "10"
 	}

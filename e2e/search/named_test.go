@@ -38,6 +38,12 @@ func TestSequences(t *testing.T) {
 			app, "listens with a full backlog", unix.SO_REUSEADDR, app, "connects to the pod as the peer", unix.SO_REUSEADDR))},
 		{"a SYN of the client by net1", 4, between(own, listens, actions(t,
 			app, "listens with a full backlog", unix.SO_REUSEADDR, peer2, "sends a SYN as the other peer", 0))},
+		{"an answer to a datagram in the peer's name", 4, between(own, closed, actions(t,
+			app2, "sends UDP to the pod as the peer", unix.SO_REUSEADDR, app2, "sends UDP", unix.SO_REUSEADDR))},
+		{"an answer to a datagram that died on lo", 4, between(own, closed, actions(t,
+			app, "sends UDP on lo", unix.SO_REUSEADDR, app, "waits for UDP", unix.SO_REUSEADDR, peer, "sends UDP in", 0))},
+		{"an answer by the entry of the proxy's closed socket", 4, between(own, closed, actions(t,
+			proxy, "sends UDP out", unix.SO_REUSEADDR, peer, "sends UDP in", 0, proxy, "closes", 0, app, "sends UDP", unix.SO_REUSEADDR))},
 	}
 	var worlds sync.WaitGroup
 	for _, setting := range settings(rand.New(rand.NewPCG(1, 2))) {
@@ -81,11 +87,11 @@ func between(localPort, state string, steps []action) sequence {
 func actions(t *testing.T, words ...any) (all []action) {
 	t.Helper()
 	for step := range slices.Chunk(words, 3) {
-		i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == step[1] })
+		i := slices.IndexFunc(allKinds, func(k *kind) bool { return k.name == step[1] })
 		if i < 0 {
 			t.Fatalf("there is no action %q", step[1])
 		}
-		all = append(all, action{kind: kinds[i], by: step[0].(actor), reuse: step[2].(int)})
+		all = append(all, action{kind: allKinds[i], by: step[0].(actor), reuse: step[2].(int)})
 	}
 	return all
 }

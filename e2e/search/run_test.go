@@ -38,6 +38,7 @@ type run struct {
 	handedOn  map[netip.Addr]bool               // in whose name the proxy has connected
 	outside   map[[2]netip.AddrPort]bool        // began on an excluded interface
 	answered  map[netip.AddrPort]bool           // by a host outside, for localhost
+	letOut    map[flow]bool                     // packets other than TCP that arrived outside
 	holes     []string                          // ways around capture
 }
 
@@ -49,6 +50,7 @@ func (w *world) begin(ctx context.Context, s sequence) (*run, error) {
 	r := &run{
 		world: w, sequence: s, ctx: ctx, own: w.last,
 		arrived: map[[2]netip.AddrPort]lab.Segment{}, handedOn: map[netip.Addr]bool{}, outside: map[[2]netip.AddrPort]bool{}, answered: map[netip.AddrPort]bool{},
+		letOut: map[flow]bool{},
 	}
 	for i, by := range peers {
 		at := s.names
@@ -191,6 +193,7 @@ func (r *run) drop(by actor, end func(fd int)) {
 		return
 	}
 	fd := r.sockets[by][n-1]
+	r.judgeReceived(by, fd)
 	r.sockets[by] = r.sockets[by][:n-1]
 	for i, l := range r.listeners {
 		if l.fd == fd {

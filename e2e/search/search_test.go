@@ -21,8 +21,8 @@ import (
 
 var soak = flag.Duration("soak", 0, "how long TestSearch draws sequences, instead of a fixed number of them")
 
-// sequences is how many TestSearch draws in each world: nearly all pairs of actions occur.
-const sequences = 100
+// TestSearch draws so many sequences in each world: nearly all pairs of actions occur.
+const sequences, fencedSequences = 100, 240
 
 // mostFindings in one world end the search there.
 const mostFindings = 40
@@ -65,14 +65,23 @@ func TestSearch(t *testing.T) {
 // settings are all that the grid has, and draws of the rest.
 func settings(r *rand.Rand) (all []setting) {
 	for _, backend := range []config.Backend{config.NFTables, config.IPTablesNFT, config.IPTablesLegacy} {
+		add := func(s setting) {
+			s.backend = backend
+			all = append(all, s)
+		}
+		some := func(of int) bool { return r.IntN(of) == 0 }
 		for _, transparent := range []bool{false, true} {
 			for _, excluded := range []bool{false, true} {
-				all = append(all, setting{backend, transparent, excluded, r.IntN(4) == 0, r.IntN(3) == 0, config.Istio})
+				add(setting{transparent: transparent, excluded: excluded, cookies: some(4), dropInvalid: some(3), mesh: config.Istio})
 			}
+			add(setting{transparent: transparent, excluded: some(3), cookies: some(4), dropInvalid: some(3), mesh: config.Istio, fenced: true, dns: some(2)})
 		}
 		for _, mesh := range []config.MeshName{config.Linkerd, config.OwnKeys} {
-			all = append(all, setting{backend: backend, cookies: r.IntN(4) == 0, mesh: mesh})
+			own := mesh == config.OwnKeys
+			add(setting{cookies: some(4), mesh: mesh})
+			add(setting{cookies: some(4), mesh: mesh, fenced: true, egress: own, dns: own && some(2)})
 		}
+		add(setting{transparent: some(2), excluded: some(3), mesh: config.Istio, fenced: true, ipv4: true, dns: some(2)})
 	}
 	return all
 }
@@ -96,10 +105,13 @@ func (s *search) search(ctx context.Context, number uint64, setting setting) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	findings := 0
-	for n := uint64(0); !w.broken && findings < mostFindings && (*soak == 0 && n < sequences || *soak > 0 && time.Since(s.start) < *soak); n++ {
+	findings, most := 0, uint64(sequences)
+	if w.fenced {
+		most = fencedSequences
+	}
+	for n := uint64(0); !w.broken && findings < mostFindings && (*soak == 0 && n < most || *soak > 0 && time.Since(s.start) < *soak); n++ {
 		r := rand.New(rand.NewPCG(s.seed, number<<32|n))
-		drawn := draw(r)
+		drawn := draw(r, setting.fenced)
 		result, err := w.try(ctx, drawn)
 		if err != nil {
 			return fmt.Errorf("%s: sequence %d of SEED=%d: %w\n\t%s", setting, n, s.seed, err, drawn)

@@ -54,9 +54,9 @@ type action struct {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-const mostActions = 7
+const mostActions, mostFenced = 7, 10
 
-func draw(r *rand.Rand) sequence {
+func draw(r *rand.Rand, fenced bool) sequence {
 	s := sequence{
 		family: r.IntN(2), state: pick(r, listens, silent, silent, closed),
 		inFirst: r.IntN(2) == 0, closeHard: r.IntN(2) == 0,
@@ -65,8 +65,16 @@ func draw(r *rand.Rand) sequence {
 			remote: pick(r, 0, 0, 0, 1), remotePort: pick(r, own, own, own, own, own, excluded),
 		},
 	}
-	for range 1 + r.IntN(mostActions) {
-		a := action{kind: pick(r, kinds...), at: s.names, reuse: pick(r, 0, unix.SO_REUSEADDR, unix.SO_REUSEADDR, unix.SO_REUSEPORT)}
+	most := mostActions
+	if fenced {
+		most = mostFenced
+	}
+	for range 1 + r.IntN(most) {
+		of := kinds
+		if fenced && r.IntN(4) > 0 {
+			of = datagramKinds
+		}
+		a := action{kind: pick(r, of...), at: s.names, reuse: pick(r, 0, unix.SO_REUSEADDR, unix.SO_REUSEADDR, unix.SO_REUSEPORT)}
 		a.by = pick(r, a.kind.by...)
 		switch r.IntN(10) {
 		case 0:

@@ -55,7 +55,7 @@ func (d dial) open() (fd int, err error) {
 	}
 	switch {
 	case d.fastOpen:
-		return fd, unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL, lab.Sockaddr(d.to))
+		return fd, unix.Sendto(fd, []byte{payload(app)}, unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL, lab.Sockaddr(d.to))
 	case d.to.IsValid():
 		return fd, unix.Connect(fd, lab.Sockaddr(d.to))
 	}
@@ -94,6 +94,14 @@ func (d dial) prepare(fd int) error {
 		if err := unix.SetsockoptString(fd, unix.SOL_IP, unix.IP_OPTIONS, string(append(option, 0))); err != nil {
 			return err
 		}
+	}
+	if d.sourceRoute && !d.from.Addr().Is4() {
+		// A segment routing header (RFC 8754) of two segments; the second to last is the first hop.
+		header := []byte{0, 4, 4, 1, 1, 0, 0, 0}
+		for _, hop := range []netip.Addr{d.to.Addr(), podAddresses[0][1]} {
+			header = append(header, hop.AsSlice()...)
+		}
+		_ = unix.SetsockoptString(fd, unix.SOL_IPV6, unix.IPV6_RTHDR, string(header)) // not every kernel has it
 	}
 	return unix.Bind(fd, lab.Sockaddr(d.from))
 }

@@ -44,6 +44,12 @@ func (r *run) watch() error {
 		}
 		for _, a := range arrived {
 			ends := [2]netip.AddrPort{a.From, a.To}
+			if r.fenced {
+				r.judgeArrived(link, a)
+			}
+			if a.Protocol != unix.IPPROTO_TCP {
+				continue
+			}
 			r.arrived[ends] = a.Segment
 			// A captured SYN of a socket that is bound to eth0 leaves on it, to localhost. The
 			// pod's kernel drops all answers to it: they come from localhost, on eth0.
@@ -71,6 +77,11 @@ func (r *run) hole(what string, from, to netip.AddrPort) {
 
 // verdict accepts for the application what is left, and makes the ordinary connections.
 func (r *run) verdict(count map[outcome]int) error {
+	for _, by := range apps {
+		for _, fd := range r.sockets[by] {
+			r.judgeReceived(by, fd)
+		}
+	}
 	for _, l := range r.listeners {
 		r.verdictOfAccepted(l)
 	}

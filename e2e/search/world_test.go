@@ -61,6 +61,11 @@ type setting struct {
 	cookies     bool // the pod answers each SYN with a cookie
 	dropInvalid bool
 	mesh        config.MeshName // by whose keys the pod is captured; those of others than Istio have no excluded interface
+
+	fenced bool
+	egress bool // only outbound connections are captured
+	ipv4   bool // IPv6 is not captured
+	dns    bool // queries are captured
 }
 
 func (s setting) String() string {
@@ -68,7 +73,15 @@ func (s setting) String() string {
 	for _, option := range []struct {
 		on   bool
 		name string
-	}{{s.excluded, ", net1 excluded"}, {s.cookies, ", tcp_syncookies=2"}, {s.dropInvalid, ", INVALID_DROP"}} {
+	}{
+		{s.excluded, ", net1 excluded"},
+		{s.cookies, ", tcp_syncookies=2"},
+		{s.dropInvalid, ", INVALID_DROP"},
+		{s.fenced, ", fenced"},
+		{s.egress, ", only outbound"},
+		{s.ipv4, ", only IPv4"},
+		{s.dns, ", DNS"},
+	} {
 		if option.on {
 			text += option.name
 		}
@@ -92,10 +105,11 @@ type world struct {
 	root      *lab.Process // in the pod
 	taps      [2]*lab.Tap
 	served    map[service]*listener
-	ports     config.Mesh // of the proxy
-	last      uint16      // the newest sequence's port
-	innocent  uint16      // the newest innocent connection's
-	refused   uint64      // packets, when they were last read
+	answers   [2]map[service]int // sockets that answer datagrams
+	ports     config.Mesh        // of the proxy
+	last      uint16             // the newest sequence's port
+	innocent  uint16             // the newest innocent connection's
+	refused   uint64             // packets, when they were last read
 	retried   []retry
 	broken    bool // a sequence without actions fails
 	closers   []func() error
@@ -108,7 +122,7 @@ type service struct {
 }
 
 func newWorld(ctx context.Context, s setting) (w *world, err error) {
-	w = &world{setting: s, served: map[service]*listener{}, ports: config.DefaultSettings().Mesh}
+	w = &world{setting: s, served: map[service]*listener{}, answers: [2]map[service]int{{}, {}}, ports: config.DefaultSettings().Mesh}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("making the world %s: %w", s, err), w.close())
@@ -133,7 +147,7 @@ func newWorld(ctx context.Context, s setting) (w *world, err error) {
 	if w.root, err = w.start(w.pod, lab.Owner{}); err != nil {
 		return w, err
 	}
-	if err := w.serve(); err != nil {
+	if err := errors.Join(w.serve(), w.serveDatagrams()); err != nil {
 		return w, err
 	}
 	if err := w.capture(ctx); err != nil {
@@ -162,6 +176,13 @@ func (s setting) pod() *corev1.Pod {
 			"capture-cni.io/proxy": sidecar.Name, "capture-cni.io/inbound-port": "15006", "capture-cni.io/outbound-port": "15001",
 			"capture-cni.io/exclude-inbound-ports": inbound, "capture-cni.io/exclude-outbound-ports": excluded,
 		}
+		if s.egress {
+			delete(pod.Annotations, "capture-cni.io/inbound-port")
+			delete(pod.Annotations, "capture-cni.io/exclude-inbound-ports")
+		}
+		if s.dns {
+			pod.Annotations["capture-cni.io/dns-port"] = fmt.Sprint(dnsPort)
+		}
 	default:
 		pod.Annotations = map[string]string{
 			"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": s.mode(),
@@ -174,8 +195,15 @@ func (s setting) pod() *corev1.Pod {
 		if s.dropInvalid {
 			sidecar.Env = []corev1.EnvVar{{Name: "INVALID_DROP", Value: "true"}}
 		}
+		if s.dns {
+			sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"})
+		}
 	}
-	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000))}}, sidecar}
+	if s.fenced {
+		pod.Annotations["capture-cni.io/fence"], pod.Annotations["capture-cni.io/fence-allow"] = "true", openings
+	}
+	unprivileged := &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: unprivileged}, sidecar}
 	return pod
 }
 
@@ -191,6 +219,9 @@ func (s setting) source(f int) netip.Addr {
 func (w *world) capture(ctx context.Context) (err error) {
 	settings := config.DefaultSettings()
 	settings.IPv6, settings.Meshes = config.IPv6Always, config.Meshes()
+	if w.ipv4 {
+		settings.IPv6 = config.IPv6Mesh
+	}
 	decision, err := lab.Decide(w.setting.pod(), settings, podAddresses[0][0], podAddresses[0][1])
 	if err != nil {
 		return err

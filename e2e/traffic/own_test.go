@@ -113,23 +113,31 @@ var examples = []struct {
 
 // TestExamples captures the pods of the reference's page as they are written.
 func TestExamples(t *testing.T) {
-	page, err := os.ReadFile("../../deploy/reference/sidecars.md")
-	lab.Check(t, err)
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != len(examples) {
-		t.Fatalf("the page has %d examples, want %d", len(blocks), len(examples))
-	}
+	pods := examplesOf(t, "sidecars.md", len(examples))
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newOwnWorld(t)
 		for i, example := range examples {
 			t.Run(example.name, func(t *testing.T) {
-				var pod corev1.Pod
-				lab.Check(t, yaml.UnmarshalStrict([]byte(blocks[i][1]), &pod))
-				w.capture(t, backend, decide(t, &pod, config.DefaultSettings()))
+				w.capture(t, backend, decide(t, pods[i], config.DefaultSettings()))
 				for _, p := range example.probes {
 					w.probe(t, p, ipv4) // the example's range is of IPv4
 				}
 			})
 		}
 	})
+}
+
+// examplesOf reads the pods of a page of the reference.
+func examplesOf(t *testing.T, page string, want int) (pods []*corev1.Pod) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/reference/" + page)
+	lab.Check(t, err)
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		pods = append(pods, &corev1.Pod{})
+		lab.Check(t, yaml.UnmarshalStrict([]byte(block[1]), pods[len(pods)-1]))
+	}
+	if len(pods) != want {
+		t.Fatalf("%s has %d examples, want %d", page, len(pods), want)
+	}
+	return pods
 }

@@ -58,6 +58,8 @@ func (s *shot) packet() trace.Packet {
 func (s *shot) met() string {
 	answer := s.reply.Answer
 	switch {
+	case s.reply.Refused() && !s.remote && s.by != "lo": // the peer refuses none
+		return "reject 0"
 	case s.reply.Refused() || answer.Server == direct:
 		return "passes"
 	case s.reply.Err != nil:

@@ -5,6 +5,7 @@ package traffic
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // tracePods is how many pods TestTrace draws, tracePackets how many packets each of them
@@ -32,11 +34,20 @@ func TestTrace(t *testing.T) {
 		for n := uint64(0); *soak == 0 && n < tracePods || *soak > 0 && time.Since(start) < *soak; n++ {
 			r := rand.New(rand.NewPCG(*seed, n))
 			pod, settings := randomPod(r)
+			if n%5 == 4 {
+				fence(pod).Annotations["capture-cni.io/fence-allow"] = some(r, slices.Clone(randomOpenings)...)
+			}
 			rs := decide(t, pod, settings)
 			netns := open(t, w.pod, backend)
 			lab.Check(t, netns.Apply(rs))
 			counted := counters{}
-			for _, s := range w.send(t, randomShots(r, rs)) {
+			shots := randomShots(r, rs)
+			for _, s := range shots {
+				if trace.Of(rs, s.packet()).Verdict == capture.Drop {
+					s.request.Limit = 100 * time.Millisecond // for an answer that is not expected
+				}
+			}
+			for _, s := range w.send(t, shots) {
 				trace := trace.Of(rs, s.packet())
 				want, got := verdictOf(trace), s.met()
 				verdicts[want]++
@@ -57,22 +68,38 @@ func TestTrace(t *testing.T) {
 			}
 		}
 		t.Logf("%v", verdicts)
-		for _, verdict := range []string{"passes", "redirect 15001", "redirect 15006", "redirect 15053", "tproxy 15006"} {
-			if verdicts[verdict] < tracePods {
+		for verdict, least := range map[string]int{
+			"passes": tracePods, "redirect 15001": tracePods, "redirect 15006": tracePods, "redirect 15053": tracePods, "tproxy 15006": tracePods,
+			"drop 0": tracePods / 3, "reject 0": tracePods / 3,
+		} {
+			if verdicts[verdict] < least {
 				t.Errorf("%d packets met %s: too few", verdicts[verdict], verdict)
 			}
 		}
 	})
 }
 
-// newTraceWorld makes a world in which a TCP connection that is not captured is refused
-// at once, and UDP is answered.
+// randomOpenings are exceptions of a fence, some of which the packets meet.
+var randomOpenings = []string{
+	"out:udp:53@10.77.0.0/24", "out:udp:1-65535@fd77::/64", "out:tcp:80-9000@0.0.0.0/1", "out:tcp:443@2001:db8::/32",
+	"in:udp:8080@0.0.0.0/0", "in:tcp:8080-9000@10.0.0.0/8", "in:tcp:1-15000@::/0",
+}
+
+// newTraceWorld makes a world in which a TCP connection that is not captured is refused at
+// once, or answered by the peer, and UDP is answered.
 func newTraceWorld(t *testing.T) world {
 	w := newLinks(t)
 	w.sidecar(t, proxy, istioMesh)
 	for _, remote := range behindPeer {
 		lab.Check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
 	}
+	w.peer.Load(t, `table inet answers {
+	chain prerouting {
+		type nat hook prerouting priority -99
+		iifname != lo meta l4proto tcp redirect to :9
+	}
+}`)
+	w.serve(t, w.peer, "tcp", 9, direct)
 	for _, host := range []*lab.Host{w.pod, w.peer} {
 		for _, port := range []int{53, otherPort} {
 			server, err := host.ServeProxy(rootUser, "udp", fmt.Sprintf(":%d", port), direct)

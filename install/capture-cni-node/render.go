@@ -80,7 +80,7 @@ func (o *options) decide(pod *corev1.Pod, addresses []string) (capture.Decision,
 	if err = cmp.Or(fault, err); err != nil {
 		return decision, err
 	}
-	return decision.At(parsed)
+	return decision.At(parsed, nil) // of no node
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {

@@ -114,7 +114,7 @@ func (a *asker) isMeshed(s cri.Sandbox) bool {
 // meshOf returns the first mesh that marks a pod; "" for none.
 func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	for _, mesh := range a.meshes {
-		if capture.Meshed(s.Annotations, []config.MeshName{mesh}) {
+		if capture.MarkedBy(mesh, s.Annotations) {
 			return mesh
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
+	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // desired is the desired state of a pod's network namespace, from the pod's
@@ -57,7 +58,14 @@ func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settin
 
 // at returns the desired state of a pod with these addresses.
 func (a asked) at(addresses []netip.Addr) (desired, error) {
-	decision, err := a.Decision.At(addresses)
+	var node []netip.Addr
+	if a.HasOpenings() {
+		var err error
+		if node, err = podnet.NodeAddresses(); err != nil {
+			return desired{}, err
+		}
+	}
+	decision, err := a.Decision.At(addresses, node)
 	if err != nil {
 		return desired{}, err
 	}

@@ -188,8 +188,8 @@ func TestExplainsWithoutHistory(t *testing.T) {
 	expectText(t, explained(t, g, "shop"), []string{"last ADD     not known: ", "owned by root, mode 0700", "state        unknown"}, nil)
 }
 
-// TestExplainHasNoSecret quotes only annotations that have a form: an explanation
-// goes into support archives (S13).
+// TestExplainHasNoSecret quotes only annotations that have a form, such as those of a fence
+// in any mesh: an explanation goes into support archives (S13).
 func TestExplainHasNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2-7Gq"
@@ -202,8 +202,9 @@ func TestExplainHasNoSecret(t *testing.T) {
 	long := strings.Repeat("8080,", 1000) + "9090"
 	made["traffic.sidecar.istio.io/excludeInboundPorts"], now["traffic.sidecar.istio.io/excludeInboundPorts"] = long, long
 	now["traffic.sidecar.istio.io/excludeOutboundPorts"] = "5432"
+	made["capture-cni.io/fence"] = "strict"
 	out := explained(t, g, "shop")
-	expectText(t, out, []string{"sidecar.istio.io/status: present\n", "8080,8080", "(5004 bytes, cut after 1024)", `excludeOutboundPorts: nothing; now "5432"`}, []string{secret})
+	expectText(t, out, []string{"sidecar.istio.io/status: present\n", "8080,8080", "(5004 bytes, cut after 1024)", `excludeOutboundPorts: nothing; now "5432"`, `capture-cni.io/fence: "strict"; now nothing`}, []string{secret})
 	if len(out) > 8<<10 {
 		t.Errorf("it has %d bytes", len(out))
 	}

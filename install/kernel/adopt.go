@@ -34,9 +34,18 @@ const (
 
 // Replace applies the Ruleset by nftables in place of all our rules, of any
 // backend. Other rules stay. Connections that began before survive; lost is the
-// reason why some do not, for which Replace does not fail.
+// reason why some do not, for which Replace does not fail. A fence has not judged them, and
+// ends those that it would not let begin.
 func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
+	if rs.HasFence() {
+		return errFenced, n.Do(func() error {
+			if err := podnet.Commit(ctx, rs, replaceRules); err != nil {
+				return err
+			}
+			return FlushEntries(ctx)
+		})
+	}
 	err = n.Do(func() error {
 		lost = adopt(ctx)
 		if err := podnet.Commit(ctx, rs, replaceRules); err != nil {
@@ -47,6 +56,8 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 	})
 	return lost, err
 }
+
+var errFenced = errors.New("the pod has a fence: connections that began without it are reset, also those to the proxy")
 
 // adopt creates conntrack entries for the connections of the namespace's sockets:
 // nat rules ignore connections that have an entry, and tproxy's rules accept

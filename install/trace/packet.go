@@ -38,8 +38,9 @@ func (p Packet) family() capture.Family {
 // passage is a packet at one hook.
 type passage struct {
 	Packet
-	hook     capture.Hook
-	connMark uint32
+	hook       capture.Hook
+	connMark   uint32
+	translated bool // nat has captured it
 }
 
 // meets reports whether a match holds. The conditions are those of the match that
@@ -54,9 +55,10 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	tcp := p.Protocol == capture.TCP
 	test(m.Family != "", m.Family == p.family(), "%s", familyWords[m.Family])
 	test(m.Protocol != "", m.Protocol == p.Protocol, "%s", strings.ToUpper(string(m.Protocol)))
-	test(!m.In.IsZero(), p.hook == capture.Prerouting && slices.Contains(m.In.Values, p.Interface), "arriving by %s", p.Interface)
+	arrives := p.hook == capture.Prerouting || p.hook == capture.Input
+	test(!m.In.IsZero(), arrives && slices.Contains(m.In.Values, p.Interface), "arriving by %s", p.Interface)
 	test(!m.Out.IsZero(), p.hook == capture.Output && slices.Contains(m.Out.Values, p.Interface), "leaving by %s", p.Interface)
-	test(m.FromLo, p.hook == capture.Prerouting && p.Interface == loopbackName, "arriving by loopback")
+	test(m.FromLo, arrives && p.Interface == loopbackName, "arriving by loopback")
 	test(m.ToLo, p.hook == capture.Output && p.Interface == loopbackName, "leaving by loopback")
 	source, fromRange := rangeOf(m.Src, p.From.Addr())
 	test(!m.Src.IsZero(), fromRange, "from %s", capture.Spell(source))
@@ -64,6 +66,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
 	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }),
 		"to port %d", p.To.Port())
+	test(m.ICMPType != 0, false, "of ICMP type %d", m.ICMPType)
+	test(m.HopLimit != 0, false, "with hop limit %d", m.HopLimit)
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)
 	test(!m.GID.IsZero(), sent && slices.Contains(m.GID.Values, owner.GID), "sent by gid %d", owner.GID)
@@ -72,13 +76,16 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.ConnMark != 0, m.ConnMark == p.connMark, "with connection mark %d", m.ConnMark)
 	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
 	test(m.ForeignSource, false, "from an address that is not the pod's")
+	test(m.OwnSource, false, "from an address of the pod")
+	test(m.ForeignDst, false, "to an address that is not the pod's")
 	test(m.Begins, tcp, "beginning a connection")
 	test(m.Accepts, false, "accepting a connection")
 	test(m.Continues, false, "continuing a connection")
 	test(m.Invalid, false, "of no connection that conntrack knows")
 	test(m.Unconfirmed, true, "new to conntrack")
 	test(m.Original, true, "of the client")
-	test(m.Translated, false, "of a connection that nat captured")
+	test(m.Answer, false, "of the server")
+	test(m.Translated, p.translated, "of a connection that nat captured")
 	test(m.Assured, false, "of an established connection")
 	return conditions, holds
 }

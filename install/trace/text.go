@@ -67,6 +67,9 @@ func (t Path) verdictWords() string {
 	case capture.TProxy:
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case capture.Drop:
+		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output {
+			return "dropped, and the process that sends it gets the error EPERM"
+		}
 		return "dropped"
 	case capture.Reject:
 		return "refused by a reset"

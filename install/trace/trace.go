@@ -58,6 +58,7 @@ func Of(rules capture.Ruleset, p Packet) Path {
 	}
 	if p.Inbound || t.at.Interface == loopbackName {
 		t.traverse(capture.Prerouting)
+		t.traverse(capture.Input)
 	}
 	return t.trace
 }
@@ -124,6 +125,8 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 			}
 		case capture.Redirect, capture.TProxy, capture.Drop, capture.Reject:
 			t.trace.Verdict, t.trace.Port, t.trace.Decisive = do.Verdict, do.Port, &step
+			t.at.translated = do.Verdict == capture.Redirect
+			t.at.connMark = cmp.Or(do.ConnMark, t.at.connMark)
 			return true
 		case capture.SetMark:
 			t.at.Mark = do.Mark

@@ -49,6 +49,12 @@ func TestGoldenTraces(t *testing.T) {
 		"inbound-tproxy":        {"tproxy", inbound("198.51.100.1:50000", "192.0.2.1:8080")},
 		"tproxy-to-its-own-pod": {"tproxy", outbound("192.0.2.1:0", "192.0.2.1:8080", "lo", tproxys)},
 		"tproxy-hands-on":       {"tproxy", withMark(1337, outbound("198.51.100.1:50000", "192.0.2.1:8080", "lo", tproxys))},
+		"fence-tcp":             {"fence-groups", outbound("", "198.51.100.1:443", "eth0", anApp)},
+		"fence-udp":             {"fence", packetOver(capture.UDP, outbound("", "198.51.100.1:443", "eth0", anApp))},
+		"fence-captured":        {"fence", outbound("192.0.2.1:0", "198.51.100.1:443", "eth0", anApp)},
+		"fence-exception":       {"fence-openings", packetOver(capture.UDP, outbound("", "10.96.0.10:53", "eth0", anApp))},
+		"fence-inbound-tcp":     {"fence-own-egress", inbound("[2001:db8::9]:50000", "[2001:db8::3]:8080")},
+		"fence-inbound-udp":     {"fence", packetOver(capture.UDP, inbound("198.51.100.1:50000", "192.0.2.1:8080"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +124,7 @@ func TestTraceEvaluates(t *testing.T) {
 	if got, want := strings.Join(path, ", "), "zone, no effect, jumps, goes, remembers, comes back, drops"; got != want {
 		t.Errorf("the path is %s, want %s\n%s", got, want, trace.Text())
 	}
-	if text := trace.Text(); !strings.Contains(text, "verdict      dropped\n") || !strings.Contains(text, ") drops: drops\n") {
+	if text := trace.Text(); !strings.Contains(text, "verdict      dropped, and the process that sends it gets the error EPERM\n") || !strings.Contains(text, ") drops: drops\n") {
 		t.Errorf("the verdict is not in the text:\n%s", text)
 	}
 }
@@ -211,6 +217,8 @@ func TestTraceMeets(t *testing.T) {
 		"without a mark":             {out, capture.Output, capture.Match{ExceptConnMark: 9}, true},
 		"with the mark":              {over, capture.Output, capture.Match{ExceptConnMark: 9}, false},
 		"foreign":                    {out, capture.Output, capture.Match{ForeignSource: true}, false},
+		"in the pod's own name":      {out, capture.Output, capture.Match{OwnSource: true}, false},
+		"to a foreign address":       {out, capture.Output, capture.Match{ForeignDst: true}, false},
 		"an answer":                  {out, capture.Output, capture.Match{Accepts: true}, false},
 		"a later packet":             {out, capture.Output, capture.Match{Continues: true}, false},
 		"a captured connection":      {out, capture.Output, capture.Match{Translated: true}, false},

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // builder collects the chains of a Ruleset. Rules are added to the last chain.
@@ -39,10 +40,10 @@ func (b *builder) chain(table Table, name string) {
 }
 
 // add appends a rule. It omits rules that only IPv6 packets match in chains that no IPv6
-// packet enters.
+// packet enters; a fence judges all of them.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
-	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN)
+	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)
 	if m.OnlyFamily() == IPv6 && b.IPv6 != Captured && !refuses {
 		return
 	}

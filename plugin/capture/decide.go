@@ -33,7 +33,10 @@ type Decision struct {
 // addresses. The error is BadInput with every fault, or a Refusal.
 func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
-	if exemption := Exclusion(pod, settings.Meshes); exemption.Cause != "" {
+	switch exemption := Exclusion(pod, settings.Meshes); {
+	case exemption.Cause != "" && Fenced(pod.Annotations):
+		return Decision{}, Refusal(fmt.Sprintf("%s needs a mesh that captures the pod: %s", annotationFence, exemption.Message))
+	case exemption.Cause != "":
 		return Decision{Exemption: exemption}, nil
 	}
 	if second != nil {
@@ -42,8 +45,10 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	}
 	proxy := *chosen.proxyOf(pod)
 	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings}
+	d.onlyOwnIDs = Fenced(pod.Annotations)
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
+	d.readFence(&intent)
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
 	}
@@ -53,9 +58,10 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	return Decision{Intent: intent, Warnings: d.warnings, pod: pod, policy: settings.IPv6, families: d.families}, nil
 }
 
-// At completes the decision by the addresses in the pod's network namespace.
+// At completes the decision by the addresses in the pod's network namespace, and by those of
+// its node, which matter only if HasOpenings.
 // The error is BadInput for lists that are too long together, or a Refusal.
-func (d Decision) At(addresses []netip.Addr) (Decision, error) {
+func (d Decision) At(addresses, node []netip.Addr) (Decision, error) {
 	if d.Exemption.Cause != "" {
 		return d, nil
 	}
@@ -63,8 +69,14 @@ func (d Decision) At(addresses []netip.Addr) (Decision, error) {
 	if d.Intent.IPv6, d.Notes, refusal = d.families.choose(d.policy, addresses); refusal != nil {
 		return d, refusal
 	}
+	d.Intent.Fence = d.Intent.Fence.close(node)
 	d.Rules = Rules(d.Intent)
 	return d, meshOf(d.Intent.Mesh).checkExpansion(d.pod, d.Rules)
+}
+
+// HasOpenings reports whether the pod has a fence with exceptions.
+func (d Decision) HasOpenings() bool {
+	return d.Intent.Fence != nil && len(d.Intent.Fence.Openings) > 0
 }
 
 // decider holds the state of one Decide.

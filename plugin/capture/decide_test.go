@@ -32,7 +32,7 @@ func decideAt(pod Pod, settings config.Settings, addresses []netip.Addr) (Decisi
 	if err != nil {
 		return decision, err
 	}
-	return decision.At(addresses)
+	return decision.At(addresses, nil)
 }
 
 func intentOf(t *testing.T, settings config.Settings, addresses []netip.Addr, changes ...func(*Pod)) Intent {

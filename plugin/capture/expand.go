@@ -98,6 +98,9 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 // keyOf returns the annotation that a list is from, or the list's name: other lists can be
 // too long only by the mesh's settings.
 func (m *mesh) keyOf(pod Pod, list string) string {
+	if strings.HasPrefix(list, listFence) {
+		return annotationFenceAllow
+	}
 	for _, key := range m.lists[list] {
 		if _, ok := pod.Annotations[key]; ok {
 			return key

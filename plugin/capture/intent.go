@@ -55,4 +55,6 @@ type Intent struct {
 	ExcludeOwnerGroups []uint32
 
 	DropInvalid bool
+
+	Fence *Fence `json:",omitzero"` // nil for none
 }

@@ -62,6 +62,9 @@ func istio() *mesh {
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
 			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
 		},
+		exclusions: []string{
+			annotationExcludeInboundPorts, annotationExcludeOutboundPorts, annotationExcludeOutboundRanges, annotationExcludeInterfaces,
+		},
 		variables: []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
 		label: func(labels, annotations map[string]string) {
 			if value, ok := labels[annotationInject]; ok { // it overrides the annotation

@@ -4,7 +4,6 @@ package capture
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -54,8 +53,8 @@ var apiServerPorts = [...]uint16{443, 6443}
 func linkerd() *mesh {
 	return &mesh{
 		name: config.Linkerd, mark: annotationLinkerdVersion, container: containerLinkerdProxy, init: containerLinkerdInit,
-		annotations: linkerdAnnotations(),
-		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
+		annotations: linkerdAnnotations(), exclusions: []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets},
+		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {
 				annotations[labelLinkerdControlPlane] = ""
@@ -198,17 +197,6 @@ func (d *decider) idOf(key string, byDefault uint32) uint32 {
 
 // parsePortRange reads a port, or the first and the last one with a dash between them.
 func parsePortRange(text string) (PortRange, error) {
-	first, last, isRange := strings.Cut(text, "-")
-	r := PortRange{}
-	var err error
-	if r.First, err = config.ParsePort(first); err != nil {
-		return r, err
-	}
-	if r.Last = r.First; isRange {
-		r.Last, err = config.ParsePort(last)
-	}
-	if err == nil && r.Last < r.First {
-		err = fmt.Errorf("%s: expected the lower port first", config.Quoted(text))
-	}
-	return r, err
+	first, last, err := config.ParsePortRange(text)
+	return PortRange{first, last}, err
 }

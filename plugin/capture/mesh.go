@@ -26,6 +26,7 @@ type mesh struct {
 	lists       map[string][]string // of annotations, by the name of the list that they give
 	prefix      string              // also unknown keys with it are kept, for a warning or a fault
 	byAuthor    bool                // the pod's author writes them, and no injector
+	exclusions  []string            // annotations that a strict fence does not permit
 	variables   []string            // of the proxy's environment, that decide
 	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)
@@ -52,17 +53,21 @@ func meshOf(name config.MeshName) *mesh {
 // tables.
 func Annotations(name config.MeshName) []Annotation { return meshOf(name).annotations }
 
-// Meshed reports whether a pod with these annotations is one of the meshes'.
+// Meshed reports whether a pod with these annotations is one of the meshes', or asks for a
+// fence, which only a mesh's pod can have.
 func Meshed(annotations map[string]string, names []config.MeshName) bool {
-	return slices.ContainsFunc(meshes, func(m *mesh) bool {
-		return slices.Contains(names, m.name) && m.marks(annotations)
-	})
+	return Fenced(annotations) || slices.ContainsFunc(names, func(name config.MeshName) bool { return MarkedBy(name, annotations) })
+}
+
+// MarkedBy reports whether a pod with these annotations is one of a mesh's.
+func MarkedBy(name config.MeshName, annotations map[string]string) bool {
+	return meshOf(name).marks(annotations)
 }
 
 // MarkedByAuthor reports whether a pod's author wrote annotations that make it one of the
 // meshes'. A pod without an injector, such as a static one, can have them.
 func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
-	return slices.ContainsFunc(meshes, func(m *mesh) bool {
+	return Fenced(annotations) || slices.ContainsFunc(meshes, func(m *mesh) bool {
 		return m.byAuthor && slices.Contains(names, m.name) && m.marks(annotations)
 	})
 }
@@ -119,7 +124,7 @@ func DecidesAsVariable(name string) bool {
 
 // decides reports whether an annotation decides.
 func (m *mesh) decides(key string) bool {
-	return slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
+	return isFenceKey(key) || slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
 }
 
 // keeps reports whether an annotation of a pod is kept, and whether its value is, too. A
@@ -135,7 +140,7 @@ func (m *mesh) keeps(key string) (kept, valued bool) {
 func (m *mesh) misspelt(key string) (meant string) {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	text, fewest := plain(key), 2
-	for _, a := range m.annotations {
+	for _, a := range slices.Concat(m.annotations, fenceAnnotations()) {
 		x, y := text, plain(a.Key)
 		for x != "" && y != "" && x[0] == y[0] {
 			x, y = x[1:], y[1:]
@@ -153,7 +158,9 @@ func (m *mesh) misspelt(key string) (meant string) {
 // marks reports whether a pod with these annotations is one of the mesh's.
 func (m *mesh) marks(annotations map[string]string) bool {
 	if m.mark == "" {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool { return strings.HasPrefix(key, m.prefix) })
+		return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool {
+			return strings.HasPrefix(key, m.prefix) && !isFenceKey(key)
+		})
 	}
 	_, has := annotations[m.mark]
 	return has

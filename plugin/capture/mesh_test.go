@@ -26,7 +26,7 @@ func TestAnotherMesh(t *testing.T) {
 	settings.Meshes = append(settings.Meshes, capture.MadeUp)
 	decision, err := capture.Decide(pod, settings)
 	lab.Check(t, err)
-	decision, err = decision.At([]netip.Addr{netip.MustParseAddr("192.0.2.2")})
+	decision, err = decision.At([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil)
 	lab.Check(t, err)
 	if decision.Exemption.Cause != "" {
 		t.Fatal(decision.Exemption)

@@ -29,13 +29,14 @@ const (
 func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
-		read: readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
+		exclusions: []string{annotationExceptInbound, annotationExceptPorts, annotationExceptRanges},
+		read:       readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
 	}
 }
 
 func ownAnnotations() []Annotation {
 	const ports = "ports, port ranges"
-	return []Annotation{
+	return append([]Annotation{
 		{annotationProxy, "container's name", "needed", "the proxy, whose traffic is never captured"},
 		{annotationInboundPort, "port", "not captured", "the proxy's port for inbound connections"},
 		{annotationOutboundPort, "port", "not captured", "the proxy's port for outbound connections"},
@@ -45,7 +46,7 @@ func ownAnnotations() []Annotation {
 		{annotationExceptPorts, ports, "empty", "outbound ports that are not captured"},
 		{annotationExceptRanges, "CIDRs", "empty", "outbound destinations that are not captured"},
 		{annotationOnlyRanges, "`*` or CIDRs", "`*`", "outbound destinations that are captured"},
-	}
+	}, fenceAnnotations()...)
 }
 
 // ownProxy returns a container also if the keys name none: the pod is one that fails.

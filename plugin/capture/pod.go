@@ -9,11 +9,12 @@ import (
 // PodVersion is the version of Pod's fields. It changes with their names, types and
 // meanings: a program that asks another for a Pod must not read an absent field as a
 // default.
-const PodVersion = 2
+const PodVersion = 3
 
 // OldestPodVersion is the earliest version whose fields are all in today's Pod, with their
 // meanings: a program of that release reads a Pod as its own release would have made it.
-const OldestPodVersion = 1
+// Version 1 has no annotations of our own, and so would leave out a fence.
+const OldestPodVersion = 2
 
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
@@ -28,13 +29,6 @@ type Pod struct {
 // AnyGroup stands for groups that are not known, and for more of them than are kept of a pod.
 const AnyGroup = -1
 
-// Complete makes what a pod of an earlier version lacks unknown.
-func (p *Pod) Complete(version int) {
-	if version < 2 {
-		p.Groups = []int64{AnyGroup}
-	}
-}
-
 // Container holds the fields of a container that decide.
 type Container struct {
 	Name         string `json:"name"`
@@ -44,6 +38,7 @@ type Container struct {
 	KeepsRunning bool   `json:"keepsRunning,omitempty"` // its restart policy is Always
 	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it can change the network namespace
 
+	NoNetRaw        bool `json:"noNetRaw,omitempty"`        // it drops NET_RAW, which some runtimes grant
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // no set-ID program changes its processes' ids
 
 	// Only for the proxy: its role, and the variables that decide. A variable that

@@ -79,6 +79,10 @@ var fieldsOf = map[int]string{
 		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
 		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;noNewPrivileges,omitempty bool;` +
 		`proxyType,omitempty string;env,omitzero map[string]string}}`,
+	3: `{annotations map[string]string;runtimeClass,omitempty string;groups,omitempty []int64;containers,omitempty []` +
+		`{name string;uid,omitzero {number int64;fromPod,omitempty bool};gid,omitzero {number int64;fromPod,omitempty bool};` +
+		`init,omitempty bool;keepsRunning,omitempty bool;netAdmin,omitempty bool;noNetRaw,omitempty bool;noNewPrivileges,omitempty bool;` +
+		`proxyType,omitempty string;env,omitzero map[string]string}}`,
 }
 
 // TestPodVersion compares the fields of Pod with those of its version.

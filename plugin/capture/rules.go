@@ -69,7 +69,9 @@ func Rules(in Intent) Ruleset {
 		query.Family, query.Original = IPv6, true
 		b.add(query, Action{Verdict: Jump, Chain: ChainSYN}, "outbound DNS")
 	}
+	b.jumpToFence(chainFenceOut)
 	b.outboundSYNs()
+	b.fenceChains()
 
 	if b.hasInbound() {
 		b.baseChainWithoutIPv6(NAT, Prerouting)

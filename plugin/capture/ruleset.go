@@ -36,6 +36,11 @@ func (rs Ruleset) NeedsProxySource() bool {
 	})
 }
 
+// HasFence reports whether the rules are those of a fenced pod.
+func (rs Ruleset) HasFence() bool {
+	return slices.ContainsFunc(rs.Chains, func(c Chain) bool { return c.Name == ChainFence })
+}
+
 // Table is the netfilter table a chain belongs to, in iptables' sense.
 type Table string
 
@@ -51,6 +56,8 @@ type Hook string
 
 const (
 	Prerouting  Hook = "PREROUTING"
+	Input       Hook = "INPUT"
+	Forward     Hook = "FORWARD"
 	Output      Hook = "OUTPUT"
 	Postrouting Hook = "POSTROUTING"
 )
@@ -85,12 +92,17 @@ type Match struct {
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
+	ICMPType uint8 `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names; 0 is any
+	HopLimit uint8 `json:",omitzero"` // IPv6's; 0 is any
+
 	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any
 	ExceptMark     uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
 	ConnMark       uint32 `json:",omitzero"` // the connection's mark; 0 is any
 	ExceptConnMark uint32 `json:",omitzero"` // a mark that the connection does not have; 0 is any
 
 	ForeignSource bool `json:",omitzero"` // the source is no address of the namespace
+	OwnSource     bool `json:",omitzero"` // the source is one
+	ForeignDst    bool `json:",omitzero"` // the destination is no address of the namespace
 	Begins        bool `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
 	Accepts       bool `json:",omitzero"` // has SYN and ACK, which accept a connection; needs TCP
 	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP
@@ -99,6 +111,7 @@ type Match struct {
 	Invalid     bool `json:",omitzero"` // it assigns the packet to none
 	Unconfirmed bool `json:",omitzero"` // it is the first packet of its entry (IPS_CONFIRMED is not set): nat is still to decide
 	Original    bool `json:",omitzero"` // the packet comes from its client
+	Answer      bool `json:",omitzero"` // the packet comes from its server
 	Translated  bool `json:",omitzero"` // nat changed its destination
 	Assured     bool `json:",omitzero"` // both ends have sent
 }
@@ -112,6 +125,12 @@ func (m Match) OnlyFamily() Family {
 		if list.Values[0].Addr().Is4() {
 			return IPv4
 		}
+		return IPv6
+	}
+	switch m.Protocol {
+	case ICMP:
+		return IPv4
+	case ICMPv6:
 		return IPv6
 	}
 	return m.Family
@@ -148,8 +167,10 @@ const (
 type Protocol string
 
 const (
-	TCP Protocol = "tcp"
-	UDP Protocol = "udp"
+	TCP    Protocol = "tcp"
+	UDP    Protocol = "udp"
+	ICMP   Protocol = "icmp"
+	ICMPv6 Protocol = "ipv6-icmp"
 )
 
 // Verdict is what happens to a matching packet.

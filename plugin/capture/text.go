@@ -102,7 +102,9 @@ func (m Match) words() []string {
 	add(m.ToLo, "oif lo")
 	add(!m.Src.IsZero(), "%s", addressWords("saddr", m.Src))
 	add(!m.Dst.IsZero(), "%s", addressWords("daddr", m.Dst))
-	if m.DstPort.IsZero() {
+	if add(m.HopLimit != 0, "ip6 hoplimit %d", m.HopLimit); m.ICMPType != 0 {
+		add(true, "%s type %d", strings.TrimPrefix(string(m.Protocol), "ipv6-")+map[Protocol]string{ICMPv6: "v6"}[m.Protocol], m.ICMPType)
+	} else if m.DstPort.IsZero() {
 		add(m.Protocol != "", "meta l4proto %s", m.Protocol)
 	} else {
 		add(true, "%s dport %s", m.Protocol, operand(m.DstPort))
@@ -114,12 +116,15 @@ func (m Match) words() []string {
 	add(m.ConnMark != 0, "ct mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, "ct mark != %d", m.ExceptConnMark)
 	add(m.ForeignSource, "fib saddr type != local")
+	add(m.OwnSource, "fib saddr type local")
+	add(m.ForeignDst, "fib daddr type != local")
 	add(m.Begins, "tcp flags & (fin | syn | rst | ack) == syn")
 	add(m.Accepts, "tcp flags & (syn | ack) == (syn | ack)")
 	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")
 	add(m.Invalid, "ct state invalid")
 	add(m.Unconfirmed, "ct status & confirmed == 0")
 	add(m.Original, "ct direction original")
+	add(m.Answer, "ct direction reply")
 	add(m.Translated, "ct status dnat")
 	add(m.Assured, "ct status assured")
 	return words

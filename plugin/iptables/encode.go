@@ -99,6 +99,10 @@ func matchArguments(m capture.Match) []string {
 	if m.Protocol != "" {
 		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
 	}
+	if m.ICMPType != 0 {
+		option := map[capture.Protocol]string{capture.ICMP: "icmp --icmp-type", capture.ICMPv6: "icmp6 --icmpv6-type"}[m.Protocol]
+		times([]string{fmt.Sprintf(" -m %s %d", option, m.ICMPType)})
+	}
 	times(portArguments(m))
 	times(options(" -m owner --uid-owner %d", m.UID.Values))
 	times(options(" -m owner --gid-owner %d", m.GID.Values))
@@ -144,12 +148,16 @@ func stateArguments(m capture.Match) string {
 	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
 	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
+	add(m.OwnSource, " -m addrtype --src-type LOCAL")
+	add(m.ForeignDst, " -m addrtype ! --dst-type LOCAL")
 	add(m.Begins, " -m tcp --syn")
 	add(m.Accepts, " -m tcp --tcp-flags SYN,ACK SYN,ACK")
 	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
 	add(m.Invalid, " -m conntrack --ctstate INVALID")
 	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")
+	add(m.HopLimit != 0, " -m hl --hl-eq %d", m.HopLimit)
 	add(m.Original, " -m conntrack --ctdir ORIGINAL")
+	add(m.Answer, " -m conntrack --ctdir REPLY")
 	add(m.Translated, " -m conntrack --ctstate DNAT")
 	add(m.Assured, " -m conntrack --ctstatus ASSURED")
 	return words.String()

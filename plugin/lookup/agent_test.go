@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,7 +92,7 @@ func ofVersion(version int) lookup.Answer {
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 // TestAgentOfEarlierRelease asks an agent that answers another version by its own and nothing else, as
-// agents of every release do. What its version lacks is unknown, and not absent.
+// agents of every release do.
 func TestAgentOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for version := capture.OldestPodVersion; version < capture.PodVersion; version++ {
@@ -112,7 +111,7 @@ func TestAgentOfEarlierRelease(t *testing.T) {
 			_ = lookup.WriteMessage(conn, document)
 		})
 		answer, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
-		if err != nil || answer.Pod.RuntimeClass != "by the agent" || !slices.Equal(answer.Pod.Groups, []int64{capture.AnyGroup}) {
+		if err != nil || answer.Pod.RuntimeClass != "by the agent" {
 			t.Errorf("version %d: got %+v, %v", version, answer.Pod, err)
 		}
 	}
@@ -324,5 +323,31 @@ func TestPeerUID(t *testing.T) {
 	_ = conn.Close()
 	if _, err := lookup.PeerUID(conn.(*net.UnixConn)); err == nil {
 		t.Error("no error for a closed connection")
+	}
+}
+
+// TestFenceOfEarlierRelease refuses the pod of an agent that leaves out a fence's values.
+func TestFenceOfEarlierRelease(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{capture.PodVersion - 1, capture.PodVersion} {
+		a := serve(t, func(conn net.Conn) {
+			_, _ = conn.Write([]byte{lookup.Accepted})
+			document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
+			var request lookup.Request
+			if err != nil || json.Unmarshal(document, &request) != nil {
+				return
+			}
+			answer := lookup.Answer{Version: version}
+			if request.Version == version {
+				answer = ofVersion(version)
+				answer.Pod.Annotations = map[string]string{"capture-cni.io/fence": ""}
+			}
+			document, _ = json.Marshal(answer)
+			_ = lookup.WriteMessage(conn, document)
+		})
+		_, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
+		if (err == nil) != (version == capture.PodVersion) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 }

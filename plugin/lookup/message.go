@@ -146,6 +146,8 @@ func ParseAnswer(document []byte, request Request) (Answer, error) {
 	case request.Pod.UID != "" && request.Pod.UID != answer.UID:
 		return Answer{}, fmt.Errorf("reading the answer: it has the pod with UID %s, expected %s", answer.UID, request.Pod.UID)
 	}
-	answer.Pod.Complete(answer.Version)
+	if answer.Version < capture.PodVersion && capture.Fenced(answer.Pod.Annotations) { // that release leaves out its values
+		return Answer{}, otherVersion(answer.Version)
+	}
 	return answer, nil
 }

@@ -78,6 +78,8 @@ func baseOf(chain capture.Chain) *nfnetlink.Hook {
 	}
 	hook := map[capture.Hook]uint32{
 		capture.Prerouting:  unix.NF_INET_PRE_ROUTING,
+		capture.Input:       unix.NF_INET_LOCAL_IN,
+		capture.Forward:     unix.NF_INET_FORWARD,
 		capture.Output:      unix.NF_INET_LOCAL_OUT,
 		capture.Postrouting: unix.NF_INET_POST_ROUTING,
 	}[chain.Hook]

@@ -30,8 +30,14 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.number(m.ToLo, meta(expr.MetaKeyOIF), expr.CmpOpEq, loopbackIndex)
 	e.addresses(m.Src, sourceAddress)
 	e.addresses(m.Dst, destinationAddress)
+	if m.HopLimit != 0 {
+		e.add(payload(expr.PayloadBaseNetworkHeader, 7, 1), equal([]byte{m.HopLimit}))
+	}
 	if m.Protocol != "" {
 		e.add(meta(expr.MetaKeyL4PROTO), equal([]byte{protocolNumber[m.Protocol]}))
+	}
+	if m.ICMPType != 0 {
+		e.add(payload(expr.PayloadBaseTransportHeader, 0, 1), equal([]byte{m.ICMPType}))
 	}
 	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
@@ -41,14 +47,15 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.number(m.ConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpEq, m.ConnMark)
 	e.number(m.ExceptConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpNeq, m.ExceptConnMark)
 	e.number(m.ForeignSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
+	e.number(m.OwnSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpEq, unix.RTN_LOCAL)
+	e.number(m.ForeignDst, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
 	e.flags(m.Begins, fin|syn|rst|ack, syn)
 	e.flags(m.Accepts, syn|ack, syn|ack)
 	e.flags(m.Continues, syn|rst|ack, ack)
 	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // only a state exists without an entry
 	e.bit(m.Unconfirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
-	if m.Original {
-		e.add(conntrack(expr.CtKeyDIRECTION), equal([]byte{directionOriginal}))
-	}
+	e.direction(m.Original, directionOriginal)
+	e.direction(m.Answer, directionReply)
 	e.bit(m.Translated, expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
 	e.bit(m.Assured, expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
 	e.add(&expr.Counter{})
@@ -77,7 +84,9 @@ func compare(op expr.CmpOp, value []byte) expr.Any {
 
 func equal(value []byte) expr.Any { return compare(expr.CmpOpEq, value) }
 
-var protocolNumber = map[capture.Protocol]byte{capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP}
+var protocolNumber = map[capture.Protocol]byte{
+	capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP, capture.ICMP: unix.IPPROTO_ICMP, capture.ICMPv6: unix.IPPROTO_ICMPV6,
+}
 
 func (e *encoder) family(family capture.Family) {
 	if family != "" {
@@ -143,8 +152,17 @@ const (
 	statusDNAT      uint32 = 1 << 5
 )
 
-// directionOriginal is IP_CT_DIR_ORIGINAL, the direction of an entry's client.
-const directionOriginal = 0
+// The directions of an entry's client and server, IP_CT_DIR_ORIGINAL and IP_CT_DIR_REPLY.
+const (
+	directionOriginal = 0
+	directionReply    = 1
+)
+
+func (e *encoder) direction(isSet bool, direction byte) {
+	if isSet {
+		e.add(conntrack(expr.CtKeyDIRECTION), equal([]byte{direction}))
+	}
+}
 
 // bit compares one bit of a number with 0.
 func (e *encoder) bit(isSet bool, of expr.CtKey, bit uint32, op expr.CmpOp) {

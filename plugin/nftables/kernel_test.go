@@ -80,6 +80,8 @@ func everything() capture.Ruleset {
 		{ConnMark: 3},
 		{ExceptConnMark: 4},
 		{ForeignSource: true},
+		{OwnSource: true},
+		{ForeignDst: true},
 		{Protocol: capture.TCP, Begins: true},
 		{Protocol: capture.TCP, Accepts: true},
 		{Protocol: capture.TCP, Continues: true},

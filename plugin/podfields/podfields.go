@@ -7,6 +7,7 @@ package podfields
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ func Of(pod *corev1.Pod) capture.Pod {
 			Init:         i < len(pod.Spec.InitContainers),
 			KeepsRunning: c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways,
 			NetAdmin:     hasNetAdmin(own),
+			NoNetRaw:     !hasNetRaw(own),
 
 			NoNewPrivileges: own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation,
 		}
@@ -82,6 +84,20 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	return sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(name corev1.Capability) bool {
 		return name == "NET_ADMIN" || name == "CAP_NET_ADMIN" || name == "ALL"
 	})
+}
+
+// hasNetRaw reports whether a container can send past netfilter. Some runtimes grant NET_RAW
+// to each container that does not drop it. Other than hasNetAdmin, it accepts all spellings
+// of an added capability that runtimes do.
+func hasNetRaw(sc *corev1.SecurityContext) bool {
+	named := func(names ...string) func(corev1.Capability) bool {
+		return func(c corev1.Capability) bool {
+			return slices.Contains(names, strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_"))
+		}
+	}
+	return sc.Privileged != nil && *sc.Privileged || sc.Capabilities == nil ||
+		!slices.ContainsFunc(sc.Capabilities.Drop, named("NET_RAW", "ALL")) ||
+		slices.ContainsFunc(sc.Capabilities.Add, named("NET_RAW", "NET_ADMIN", "ALL"))
 }
 
 // proxyType returns the role from the proxy's arguments, "proxy sidecar …", or "" for

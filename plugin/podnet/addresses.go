@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,19 @@ func addressesOf(all []netlink.Addr) (addresses []netip.Addr) {
 		}
 	}
 	return addresses
+}
+
+// NodeAddresses returns the addresses of the process's own network namespace, the node's.
+// kube-proxy's interface for IPVS has the addresses of all Services, which are not the node's.
+func NodeAddresses() ([]netip.Addr, error) {
+	all, err := ListAddresses()
+	if err != nil {
+		return nil, fmt.Errorf("reading the node's addresses: %w", err)
+	}
+	if services, err := netlink.LinkByName("kube-ipvs0"); err == nil {
+		all = slices.DeleteFunc(all, func(a netlink.Addr) bool { return a.LinkIndex == services.Attrs().Index })
+	}
+	return addressesOf(all), nil
 }
 
 // ListAddresses returns those of the thread's own namespace. It asks for one family after

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -88,6 +89,12 @@ func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bo
 	return by(annotations, r.input.Meshes())
 }
 
+// isFenced reports whether the annotations that the runtime passes ask for a fence.
+func (r request) isFenced() bool {
+	annotations, _ := r.input.PodAnnotations()
+	return capture.Fenced(annotations)
+}
+
 // plan is the desired state of a pod's network namespace.
 type plan struct {
 	capture.Decision // without an Exemption
@@ -130,8 +137,9 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
-	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed):
-		return nil, failure{errors.New("the runtime passes annotations of a mesh, and the pod that was looked up has none: " +
+	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed),
+		decision.Intent.Fence == nil && !r.isCheck && r.isFenced():
+		return nil, failure{errors.New("the runtime passes annotations of a mesh or a fence, and the pod that was looked up has none: " +
 			"the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, capture.ReasonLookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
@@ -156,7 +164,13 @@ func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture
 	if err != nil {
 		return decision, err
 	}
-	decision, err = decision.At(addresses)
+	var node []netip.Addr
+	if decision.HasOpenings() {
+		if node, err = podnet.NodeAddresses(); err != nil {
+			return decision, err
+		}
+	}
+	decision, err = decision.At(addresses, node)
 	for _, note := range decision.Notes {
 		r.log.Info(note)
 	}

@@ -22,7 +22,7 @@ func (s apiServer) testApplied(t *testing.T) {
 	for name, values := range map[string]string{
 		"defaults": "state=present",
 		"evict":    "guard.policy=evict,taint.remove=true,pools[0].name=out,pools[0].nodeSelector.out=yes,pools[0].state=absent,updateStrategy.type=OnDelete,daemonSetLabels.team=net,env.A=b,appArmorProfile.type=RuntimeDefault,global.logAsJson=true",
-		"policies": "admission.istioInit.enabled=true,admission.capabilities.enabled=true,admission.identity.enabled=true,admission.settings.enabled=true,admission.changes.enabled=true,token.onNode=false",
+		"policies": "admission.istioInit.enabled=true,admission.capabilities.enabled=true,admission.identity.enabled=true,admission.settings.enabled=true,admission.changes.enabled=true,admission.fence.enabled=true,token.onNode=false",
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest, err := s.Helm(t.Context(), "template", cluster.Namespace, chart, "--namespace", cluster.Namespace, "--kube-version", "1.36.0", "--set", values)

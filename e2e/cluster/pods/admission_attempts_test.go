@@ -48,7 +48,7 @@ func app(p *corev1.Pod) *corev1.Container        { return &p.Spec.Containers[0] 
 func namespaceAlone(policy string) string { return "admission-only-" + policy }
 
 const (
-	policiesAlone    = "capabilities changes identity proxy proxy-image settings"
+	policiesAlone    = "capabilities changes fence identity proxy proxy-image settings"
 	namespaceOutside = "admission-outside" // no policy and no injector
 )
 

@@ -40,7 +40,8 @@ func TestAdmission(t *testing.T) {
 	}
 	c.InstallChart(t,
 		fmt.Sprintf("admission.istioInit.enabled=%v", mutates), "admission.capabilities.enabled=true", "admission.identity.enabled=true",
-		"admission.settings.enabled=true", "admission.changes.enabled=true",
+		"admission.settings.enabled=true", "admission.changes.enabled=true", "admission.fence.enabled=true",
+		"admission.fence.exceptions={"+allowedException+"}",
 		"admission.identity.proxyImages={local.test/proxy,"+strings.Split(cluster.AppImage, ":")[0]+"}")
 	for name, admission := range map[string]string{namespaceEnforced: "enforce", namespaceIstioInit: "istio-init", namespaceFree: "none"} {
 		newNamespace(t, name, injection, "capture-cni.io/admission="+admission)
@@ -57,6 +58,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("lists", func(t *testing.T) { testAttempts(t, listAttempts()) })
 	t.Run("lists of the chart", testLists)
 	t.Run("final", testFinal)
+	t.Run("fence", func(t *testing.T) { testFence(t, mutates) })
 	t.Run("images", testImages)
 	t.Run("subresources", testSubresources)
 }

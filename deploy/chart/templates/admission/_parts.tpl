@@ -1,6 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Puts a validating policy in force in the namespaces that opted in. */ -}}
+{{- /* Puts a validating policy in force in the namespaces that opted in, or in those of a selector. */ -}}
 {{- define "admission.validatingBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -10,7 +10,7 @@ spec:
   policyName: capture-cni-{{ .policy }}
   validationActions: {{ toJson .values.admission.validationActions }}
   matchResources:
-    namespaceSelector: {{ toJson .values.admission.namespaceSelector }}
+    namespaceSelector: {{ toJson (.selector | default .values.admission.namespaceSelector) }}
 {{- end -}}
 
 {{- /* A kubelet shows its static pods as mirror pods. They run already, so that

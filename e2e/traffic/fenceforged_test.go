@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+)
+
+// TestFenceLetsNoAnswerIn sends datagrams from outside that answer what the application has
+// sent, but not to outside, or nothing.
+func TestFenceLetsNoAnswerIn(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newWorld(t, nil, istioMesh)
+		w.capture(t, backend, decide(t, fencedPod(nil, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings()))
+		application, err := w.pod.Start(app)
+		lab.Check(t, err)
+		defer application.Close()
+		outside, err := w.peer.Start(rootUser)
+		lab.Check(t, err)
+		defer outside.Close()
+		port := uint16(5000)
+		for _, tt := range []struct {
+			name, device string
+			to           dst
+			unsent       bool
+		}{
+			{"what died on lo", "lo", onlyIPv4(external), false},        // IPv6 has no route to others on it,
+			{"what the pod sent to itself", "", onlyIPv6(podIP), false}, // IPv4's source would be a martian
+			{"nothing", "", external, true},
+		} {
+			for _, f := range bothFamilies {
+				if tt.to[f] == "" {
+					continue
+				}
+				port++ // an entry of its own
+				to := netip.AddrPortFrom(netip.MustParseAddr(tt.to[f]), 5000)
+				at := netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), port)
+				if !tt.unsent {
+					sendDatagram(t, application, at, to, tt.device)
+				}
+				waiting := sendDatagram(t, application, at, at, "") // a socket that eth0 reaches
+				before, err := w.pod.Refused(backend)
+				lab.Check(t, err)
+				sendDatagram(t, outside, to, at, "")
+				lab.Eventually(t, func() error {
+					now, err := w.pod.Refused(backend)
+					n, from, received := unix.Recvfrom(waiting, make([]byte, 8), unix.MSG_DONTWAIT)
+					if received == nil && n > 0 && lab.AddrPort(from) == to {
+						t.Errorf("%s, %s: an answer to it came in", f, tt.name)
+						return nil
+					}
+					if err == nil && now == before {
+						err = errors.New("nothing was refused")
+					}
+					return err
+				})
+			}
+		}
+	})
+}
+
+// sendDatagram sends a datagram from an address that may be another host's, by a socket that
+// it returns.
+func sendDatagram(t *testing.T, by *lab.Process, from, to netip.AddrPort, device string) (fd int) {
+	t.Helper()
+	lab.Check(t, by.Do(func() (err error) {
+		domain, level, freebind, transparent := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_FREEBIND, unix.IPV6_TRANSPARENT
+		if from.Addr().Is4() {
+			domain, level, freebind, transparent = unix.AF_INET, unix.SOL_IP, unix.IP_FREEBIND, unix.IP_TRANSPARENT
+		}
+		if fd, err = unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		_ = unix.SetsockoptInt(fd, level, transparent, 1) // only with a capability
+		err = errors.Join(unix.SetsockoptInt(fd, level, freebind, 1), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+		if device != "" {
+			err = errors.Join(err, unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, device))
+		}
+		if err = errors.Join(err, unix.Bind(fd, lab.Sockaddr(from))); err != nil {
+			return err
+		}
+		if err := unix.Sendto(fd, []byte("x"), 0, lab.Sockaddr(to)); err != nil && !errors.Is(err, unix.EPERM) {
+			return err
+		}
+		return nil
+	}))
+	return fd
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+const (
+	annotationFence      = annotationOwn + "fence"
+	annotationFenceAllow = annotationOwn + "fence-allow"
+)
+
+// fenceAnnotations decide in every mesh, and do not make a pod one of any.
+func fenceAnnotations() []Annotation {
+	return []Annotation{
+		{
+			annotationFence, "`true`, `strict`, `false`", "`false`",
+			"packets that are neither captured nor the proxy's are refused; with `strict`, exclusions fail the pod",
+		},
+		{annotationFenceAllow, "`DIRECTION:PROTOCOL:PORTS@CIDR`", "empty", "exceptions from the fence, comma-separated"},
+	}
+}
+
+func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
+
+// Fence refuses the packets of a pod that are neither captured, nor its proxy's, nor on
+// loopback, nor TCP of an exclusion, nor of one of the openings.
+type Fence struct {
+	Openings []Opening
+}
+
+// Opening is an exception of the fence, for some ranges of one family.
+type Opening struct {
+	config.Opening
+	Ranges []netip.Prefix // the parts of Range that are open; see At
+}
+
+// Fenced reports whether annotations ask for a fence, with valid values or not.
+func Fenced(annotations map[string]string) bool {
+	value, fenced := annotations[annotationFence]
+	_, allows := annotations[annotationFenceAllow]
+	return fenced && value != "false" || allows && !fenced
+}
+
+// readFence reads the keys of a fence, which any mesh's pod can have.
+func (d *decider) readFence(in *Intent) {
+	for _, key := range slices.Sorted(maps.Keys(d.pod.Annotations)) {
+		if isFenceKey(key) || d.mesh.decides(key) {
+			continue
+		}
+		if meant := d.mesh.misspelt(key); isFenceKey(meant) || strings.HasPrefix(key, annotationFence) {
+			d.keyFault(key, "there is no such key: expected "+cmp.Or(meant, annotationFence))
+		}
+	}
+	value, fenced := d.pod.Annotations[annotationFence]
+	switch {
+	case !Fenced(d.pod.Annotations):
+		if fenced && value != "false" {
+			d.fault(annotationFence, value, "expected true, strict or false")
+		}
+		return
+	case !fenced:
+		d.keyFault(annotationFenceAllow, "it has no effect without "+annotationFence+": expected both")
+	case value != "true" && value != "strict":
+		d.fault(annotationFence, value, "expected true, strict or false")
+	}
+	in.Fence = &Fence{}
+	for _, o := range listOf(d, annotationFenceAllow, "", config.ParseOpening) {
+		if !config.Permits(d.settings.FenceLimit, o) {
+			d.fault(annotationFenceAllow, o.String(), "the operator does not permit it: expected an exception within netconf.fenceLimit")
+		}
+		in.Fence.Openings = append(in.Fence.Openings, Opening{Opening: o})
+	}
+	d.checkFencedContainers()
+	d.checkUnknownIDs(true, in.ProxyGID != 0)
+	if value == "strict" {
+		d.checkNoExclusions(*in)
+	}
+}
+
+// checkFencedContainers refuses containers that can send past every rule: AF_PACKET sockets
+// bypass netfilter, and NET_RAW can also set the marks that the rules trust.
+func (d *decider) checkFencedContainers() {
+	var lines []string
+	for _, c := range d.pod.Containers {
+		if c.Name != d.proxy.Name && (c.NetAdmin || !c.NoNetRaw) {
+			lines = append(lines, fmt.Sprintf("container %s has the capability NET_RAW or NET_ADMIN and can send past the fence: "+
+				"drop ALL capabilities in its security context", c.Name))
+		}
+	}
+	d.refusals = append(d.refusals, config.Few(lines, "containers have the capability NET_RAW or NET_ADMIN and can send past the fence")...)
+}
+
+// checkNoExclusions refuses exclusions of the pod and of the operator. A mesh's own, which are
+// its proxy's ports, stay: they are read from a pod without these keys.
+func (d *decider) checkNoExclusions(in Intent) {
+	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
+	bare.pod.Annotations = maps.Clone(d.pod.Annotations)
+	for _, key := range d.mesh.exclusions {
+		delete(bare.pod.Annotations, key)
+	}
+	own := d.mesh.read(&bare)
+	var found []string
+	more := func(what string, excluded bool) {
+		if excluded {
+			found = append(found, what)
+		}
+	}
+	more("inbound ports", without(in.ExcludeInboundPorts, own.ExcludeInboundPorts))
+	more("clients' ranges", without(in.ExcludeInboundRanges, own.ExcludeInboundRanges))
+	more("outbound ports", without(in.ExcludeOutboundPorts, own.ExcludeOutboundPorts))
+	more("outbound ranges", without(in.ExcludeOutboundRanges, own.ExcludeOutboundRanges))
+	more("interfaces", len(in.ExcludeInterfaces) > 0)
+	more("groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0)
+	if len(found) > 0 {
+		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or by netconf.mesh: "+
+			"remove the exclusions, or set true", annotationFence, strings.Join(found, ", "))
+	}
+}
+
+// without reports whether a list has a value that another one has not.
+func without[T comparable](list, other []T) bool {
+	return slices.ContainsFunc(list, func(value T) bool { return !slices.Contains(other, value) })
+}
+
+// linkLocal is opened only by a range inside it: cloud providers serve credentials there.
+var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
+
+// close takes link-local and the node's addresses out of wider openings.
+func (f *Fence) close(node []netip.Addr) *Fence {
+	if f == nil {
+		return nil
+	}
+	closed := slices.Clone(linkLocal)
+	for _, a := range node {
+		a = a.Unmap().WithZone("")
+		closed = append(closed, netip.PrefixFrom(a, a.BitLen()))
+	}
+	at := &Fence{}
+	for _, o := range f.Openings {
+		o.Ranges = outside(o.Range, slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool {
+			return c.Bits() <= o.Range.Bits() // the opening is inside, or names it
+		}))
+		at.Openings = append(at.Openings, o)
+	}
+	return at
+}
+
+// outside returns the parts of a range that no closed range holds.
+func outside(r netip.Prefix, closed []netip.Prefix) []netip.Prefix {
+	within := slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool { return !r.Overlaps(c) })
+	switch {
+	case len(within) == 0:
+		return []netip.Prefix{r}
+	case slices.ContainsFunc(within, func(c netip.Prefix) bool { return c.Bits() <= r.Bits() }):
+		return nil
+	}
+	upper := r.Addr().AsSlice()
+	upper[r.Bits()/8] |= 0x80 >> (r.Bits() % 8)
+	other, _ := netip.AddrFromSlice(upper)
+	return append(outside(netip.PrefixFrom(r.Addr(), r.Bits()+1), within), outside(netip.PrefixFrom(other, r.Bits()+1), within)...)
+}
