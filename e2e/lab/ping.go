@@ -30,7 +30,7 @@ func (h *Host) Ping(by Owner, to netip.Addr, limit time.Duration) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 		timeout := unix.NsecToTimeval(limit.Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 			return err
