@@ -66,7 +66,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
 	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }),
 		"to port %d", p.To.Port())
-	test(m.ICMPType != 0, false, "of ICMP type %d", m.ICMPType)
+	test(m.ICMPTypes.Last != 0, false, "of ICMP types %d to %d", m.ICMPTypes.First, m.ICMPTypes.Last)
 	test(m.HopLimit != 0, false, "with hop limit %d", m.HopLimit)
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)

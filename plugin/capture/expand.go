@@ -44,7 +44,7 @@ func (m Match) listSizes() [7]listSize {
 
 // Expanded returns how many rules of iptables the match takes.
 func (m Match) Expanded() int {
-	n := 1
+	n := 1 + int(m.ICMPTypes.Last-m.ICMPTypes.First)
 	for _, list := range m.listSizes() {
 		n *= max(1, list.rules)
 	}

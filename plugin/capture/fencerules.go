@@ -3,8 +3,10 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -116,7 +118,7 @@ func (b *builder) fenceIn() {
 		inbound = b.mesh.inbound(&redirected)
 	}
 	b.fenceTCP(inbound, "INPUT", fenced)
-	b.add(Match{Protocol: ICMP, ICMPType: 5}, fenced, "a redirect") // RFC 792; conntrack relates it to a connection
+	b.add(Match{Protocol: ICMP, ICMPTypes: TypeRange{5, 5}}, fenced, "a redirect") // RFC 792; conntrack relates it to a connection
 	b.exempt(Match{Answer: true}, "an answer to what was let out")
 	b.add(Match{Family: IPv4, Protocol: ICMP}, gotoChain(chainFenceICMP), "ICMP")
 	b.add(Match{Family: IPv6, Protocol: ICMPv6}, gotoChain(chainFenceICMP), "ICMPv6")
@@ -137,21 +139,25 @@ func (b *builder) fenceTCP(f flow, name string, refused Action) {
 	b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "of a connection that was let through")
 }
 
-// fenceFlow copies a flow for TCP: its exemptions pass, and all else is refused.
+// fenceFlow copies a flow for TCP: its exemptions pass, and all else is refused. It leaves out
+// rules about packets that have passed the fence already, on lo or as the proxy's.
 func (b *builder) fenceFlow(f flow, name string, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
+	reached := map[string]bool{"": true}
 	for _, chain := range f {
-		if chain.Name == "" {
-			chain.Name = name
+		if !reached[chain.Name] {
+			continue
 		}
-		b.chain(Filter, fenceName(chain.Name))
+		b.chain(Filter, fenceName(cmp.Or(chain.Name, name)))
 		for _, r := range chain.Rules {
+			m := r.Match
 			switch {
-			case r.Match.Protocol == UDP:
+			case m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0:
 				continue
 			case r.Do.Verdict == Redirect || r.Do == toInbound || r.Do == toOutbound:
 				r.Do = refused
 			case r.Do.Chain != "":
+				reached[r.Do.Chain] = true
 				r.Do.Chain = fenceName(r.Do.Chain)
 			}
 			r.Match.Protocol = TCP
@@ -161,23 +167,21 @@ func (b *builder) fenceFlow(f flow, name string, refused Action) {
 	}
 }
 
+func isOnly(list List[uint32], id uint32) bool { return slices.Equal(list.Values, []uint32{id}) }
+
 // fenceICMP lets through what a network needs: errors about connections that conntrack knows,
 // and, from this link only, neighbour discovery and multicast listeners' reports.
 func (b *builder) fenceICMP() {
 	b.chain(Filter, chainFenceICMP)
 	b.add(Match{Invalid: true}, fenced, "of no connection")
-	for _, kind := range []uint8{3, 11, 12} { // RFC 792: unreachable, time exceeded, parameter problem
-		b.exempt(Match{Protocol: ICMP, ICMPType: kind}, "an error")
-	}
-	for kind := uint8(1); kind <= 4; kind++ { // RFC 4443: the same, and packet too big
-		b.exempt(Match{Protocol: ICMPv6, ICMPType: kind}, "an error")
-	}
-	for kind := uint8(133); kind <= 136; kind++ { // RFC 4861, without redirects
-		b.exempt(Match{Family: IPv6, HopLimit: 255, Protocol: ICMPv6, ICMPType: kind}, "neighbour discovery")
-	}
-	for _, kind := range []uint8{130, 131, 132, 143} { // RFC 2710 and RFC 3810
-		b.exempt(Match{Family: IPv6, HopLimit: 1, Protocol: ICMPv6, ICMPType: kind}, "multicast listeners")
-	}
+	// RFC 792 and RFC 4443: unreachable, too big, time exceeded, parameter problem.
+	b.exempt(Match{Protocol: ICMP, ICMPTypes: TypeRange{3, 3}}, "an error")
+	b.exempt(Match{Protocol: ICMP, ICMPTypes: TypeRange{11, 12}}, "an error")
+	b.exempt(Match{Protocol: ICMPv6, ICMPTypes: TypeRange{1, 4}}, "an error")
+	// RFC 4861, without redirects; RFC 2710 and RFC 3810.
+	b.exempt(Match{Family: IPv6, HopLimit: 255, Protocol: ICMPv6, ICMPTypes: TypeRange{133, 136}}, "neighbour discovery")
+	b.exempt(Match{Family: IPv6, HopLimit: 1, Protocol: ICMPv6, ICMPTypes: TypeRange{130, 132}}, "multicast listeners")
+	b.exempt(Match{Family: IPv6, HopLimit: 1, Protocol: ICMPv6, ICMPTypes: TypeRange{143, 143}}, "multicast listeners")
 	b.add(Match{}, fenced, "no error")
 }
 

@@ -92,8 +92,8 @@ type Match struct {
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
-	ICMPType uint8 `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names; 0 is any
-	HopLimit uint8 `json:",omitzero"` // IPv6's; 0 is any
+	ICMPTypes TypeRange `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names
+	HopLimit  uint8     `json:",omitzero"` // IPv6's; 0 is any
 
 	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any
 	ExceptMark     uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
@@ -172,6 +172,9 @@ const (
 	ICMP   Protocol = "icmp"
 	ICMPv6 Protocol = "ipv6-icmp"
 )
+
+// TypeRange is the types of ICMP from First to Last; the zero value is any.
+type TypeRange struct{ First, Last uint8 }
 
 // Verdict is what happens to a matching packet.
 type Verdict string

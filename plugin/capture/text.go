@@ -102,8 +102,9 @@ func (m Match) words() []string {
 	add(m.ToLo, "oif lo")
 	add(!m.Src.IsZero(), "%s", addressWords("saddr", m.Src))
 	add(!m.Dst.IsZero(), "%s", addressWords("daddr", m.Dst))
-	if add(m.HopLimit != 0, "ip6 hoplimit %d", m.HopLimit); m.ICMPType != 0 {
-		add(true, "%s type %d", strings.TrimPrefix(string(m.Protocol), "ipv6-")+map[Protocol]string{ICMPv6: "v6"}[m.Protocol], m.ICMPType)
+	if add(m.HopLimit != 0, "ip6 hoplimit %d", m.HopLimit); m.ICMPTypes.Last != 0 {
+		header := map[Protocol]string{ICMP: "icmp", ICMPv6: "icmpv6"}[m.Protocol]
+		add(true, "%s type %s", header, PortRange{uint16(m.ICMPTypes.First), uint16(m.ICMPTypes.Last)})
 	} else if m.DstPort.IsZero() {
 		add(m.Protocol != "", "meta l4proto %s", m.Protocol)
 	} else {

@@ -99,9 +99,13 @@ func matchArguments(m capture.Match) []string {
 	if m.Protocol != "" {
 		times([]string{fmt.Sprintf(" -p %s", m.Protocol)})
 	}
-	if m.ICMPType != 0 {
+	if m.ICMPTypes.Last != 0 {
 		option := map[capture.Protocol]string{capture.ICMP: "icmp --icmp-type", capture.ICMPv6: "icmp6 --icmpv6-type"}[m.Protocol]
-		times([]string{fmt.Sprintf(" -m %s %d", option, m.ICMPType)})
+		var types []int
+		for number := int(m.ICMPTypes.First); number <= int(m.ICMPTypes.Last); number++ {
+			types = append(types, number)
+		}
+		times(options(" -m "+option+" %d", types))
 	}
 	times(portArguments(m))
 	times(options(" -m owner --uid-owner %d", m.UID.Values))

@@ -36,9 +36,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	if m.Protocol != "" {
 		e.add(meta(expr.MetaKeyL4PROTO), equal([]byte{protocolNumber[m.Protocol]}))
 	}
-	if m.ICMPType != 0 {
-		e.add(payload(expr.PayloadBaseTransportHeader, 0, 1), equal([]byte{m.ICMPType}))
-	}
+	e.icmpTypes(m.ICMPTypes)
 	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
@@ -139,6 +137,17 @@ func (e *encoder) ports(list capture.List[capture.PortRange]) {
 		return
 	}
 	e.add(destinationPort, compare(expr.CmpOpGte, key(list.Values[0].First)), compare(expr.CmpOpLte, key(list.Values[0].Last)))
+}
+
+func (e *encoder) icmpTypes(types capture.TypeRange) {
+	load := payload(expr.PayloadBaseTransportHeader, 0, 1)
+	switch {
+	case types.Last == 0:
+	case types.First == types.Last:
+		e.add(load, equal([]byte{types.First}))
+	default:
+		e.add(load, compare(expr.CmpOpGte, []byte{types.First}), compare(expr.CmpOpLte, []byte{types.Last}))
+	}
 }
 
 // loopbackIndex is the index of each namespace's loopback interface, under any name

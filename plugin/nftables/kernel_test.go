@@ -88,6 +88,10 @@ func everything() capture.Ruleset {
 		{Invalid: true},
 		{Unconfirmed: true},
 		{Original: true},
+		{Answer: true},
+		{Protocol: capture.ICMP, ICMPTypes: capture.TypeRange{First: 3, Last: 3}},
+		{Protocol: capture.ICMPv6, ICMPTypes: capture.TypeRange{First: 133, Last: 136}},
+		{Family: capture.IPv6, HopLimit: 255},
 		{Translated: true},
 		{Assured: true},
 	} {
