@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
@@ -36,6 +38,37 @@ func TestLookupIsNoPlugin(t *testing.T) {
 	}
 }
 
+// lookUp executes capture-cni-lookup as a plugin of some release does.
+func lookUp(t *testing.T, version int, directory string, env ...string) (answer lookup.Answer) {
+	t.Helper()
+	document, err := json.Marshal(lookup.Request{Version: version, Directory: directory, Pod: capture.PodRef{Namespace: "shop", Name: "web"}})
+	lab.Check(t, err)
+	command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
+	command.Env, command.Stdin = env, strings.NewReader(string(document))
+	out, err := command.Output()
+	lab.Check(t, err)
+	lab.Check(t, json.Unmarshal(out, &answer))
+	return answer
+}
+
+// TestLookupForEarlierPlugin answers plugins of earlier releases in their version, but not
+// about a pod whose fence they would leave out.
+func TestLookupForEarlierPlugin(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for name, pod := range map[string]*corev1.Pod{"plain": meshed(), "fenced": fencedSidecar()} {
+		pod.Name = "web"
+		n.Put(pod)
+		for version := 1; version <= capture.PodVersion; version++ {
+			answer := lookUp(t, version, filepath.Dir(n.kubeconfig))
+			want := name == "plain" || version == capture.PodVersion
+			if answer.Version != version || (answer.Pod != nil) != want || (answer.Fault == nil) != want {
+				t.Errorf("%s, version %d: %+v", name, version, answer)
+			}
+		}
+	}
+}
+
 // TestLookupDirectories reads credentials in allowed directories alone.
 func TestLookupDirectories(t *testing.T) {
 	t.Parallel()
@@ -48,15 +81,7 @@ func TestLookupDirectories(t *testing.T) {
 		lab.Check(t, os.WriteFile(filepath.Join(elsewhere, name), content, 0o600))
 	}
 	ask := func(directory string, env ...string) lookup.Answer {
-		document, err := json.Marshal(lookup.Request{Version: capture.PodVersion, Directory: directory, Pod: capture.PodRef{Namespace: "shop", Name: "web"}})
-		lab.Check(t, err)
-		command := exec.Command(filepath.Join(bin, "capture-cni-lookup"))
-		command.Env, command.Stdin = env, strings.NewReader(string(document))
-		out, err := command.Output()
-		lab.Check(t, err)
-		var answer lookup.Answer
-		lab.Check(t, json.Unmarshal(out, &answer))
-		return answer
+		return lookUp(t, capture.PodVersion, directory, env...)
 	}
 	if answer := ask(allowed); answer.Pod == nil || answer.Fault != nil {
 		t.Errorf("in an allowed directory: %+v", answer)

@@ -51,6 +51,8 @@ func TestOracleEnvoyRepaired(t *testing.T) {
 			}
 		}
 		during := w.ways(t)
+		// Conntrack's start passes over the entries of all namespaces, which takes long while other tests run.
+		w.pod.Load(t, "table inet other {\n chain unreachable {\n ct state invalid drop\n }\n}")
 		rules := decide(t, injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil), dualStack())
 		for range 2 {
 			lost, err := kernel.Replace(t.Context(), netns.Namespace, rules)

@@ -67,11 +67,17 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 
 // lookUp reads the pod with credentials of an allowed directory, and opens no other. It also
 // answers an earlier release's plugin, which runs next to this program while an agent replaces
-// both.
+// both, except about a fenced pod: that plugin would leave the fence out.
 func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) {
-	if asked := request.Version; asked >= capture.OldestPodVersion && asked < capture.PodVersion {
+	if asked := request.Version; asked > 0 && asked < capture.PodVersion {
 		request.Version = capture.PodVersion
-		defer func() { answer.Version = asked }()
+		defer func() {
+			if answer.Pod != nil && capture.Fenced(answer.Pod.Annotations) {
+				answer = lookup.Answer{Fault: &lookup.Fault{Kind: lookup.Failed, Message: "the pod has a fence: " +
+					"its ADD needs the plugin of this release, which an agent places"}}
+			}
+			answer.Version = asked
+		}()
 	}
 	err := trust.CheckPath("kubeconfig", filepath.Join(request.Directory, config.KubeconfigName))
 	if err != nil && request.Version == capture.PodVersion {
