@@ -125,6 +125,13 @@ var pluginMutants = []mutant{
 		by:   by(unit, "install/telemetry", "TestSpoolBytes"),
 	},
 	{
+		name: "fields-that-an-earlier-agent-lacks-are-read-as-absent",
+		file: "plugin/capture/pod.go",
+		from: "if version < 2 {",
+		to:   "if version < 1 {",
+		by:   by(unit, "plugin/lookup", "TestAgentOfEarlierRelease"),
+	},
+	{
 		name: "an-earlier-agent-answers-for-a-fenced-pod",
 		file: "plugin/lookup/message.go",
 		from: "if answer.Version < capture.PodVersion && capture.Fenced(",

@@ -69,7 +69,7 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 // answers an earlier release's plugin, which runs next to this program while an agent replaces
 // both, except about a fenced pod: that plugin would leave the fence out.
 func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) {
-	if asked := request.Version; asked > 0 && asked < capture.PodVersion {
+	if asked := request.Version; asked >= capture.OldestPodVersion && asked < capture.PodVersion {
 		request.Version = capture.PodVersion
 		defer func() {
 			if answer.Pod != nil && capture.Fenced(answer.Pod.Annotations) {

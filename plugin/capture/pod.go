@@ -13,8 +13,7 @@ const PodVersion = 3
 
 // OldestPodVersion is the earliest version whose fields are all in today's Pod, with their
 // meanings: a program of that release reads a Pod as its own release would have made it.
-// Version 1 has no annotations of our own, and so would leave out a fence.
-const OldestPodVersion = 2
+const OldestPodVersion = 1
 
 // Pod holds only those fields of a Kubernetes pod that decide about its capture. It
 // is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
@@ -28,6 +27,13 @@ type Pod struct {
 
 // AnyGroup stands for groups that are not known, and for more of them than are kept of a pod.
 const AnyGroup = -1
+
+// Complete makes what a pod of an earlier version lacks unknown.
+func (p *Pod) Complete(version int) {
+	if version < 2 {
+		p.Groups = []int64{AnyGroup}
+	}
+}
 
 // Container holds the fields of a container that decide.
 type Container struct {

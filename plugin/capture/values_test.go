@@ -5,6 +5,7 @@ package capture
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,17 @@ func TestUsableFamilies(t *testing.T) {
 	} {
 		if has4, has6 := usableFamilies([]netip.Addr{netip.MustParseAddr(text)}); has4 != want[0] || has6 != want[1] {
 			t.Errorf("%s: IPv4 %v, IPv6 %v", text, has4, has6)
+		}
+	}
+}
+
+// TestPodsOfEarlierVersions has groups that a pod of an earlier version does not list.
+func TestPodsOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[int][]int64{1: {AnyGroup}, 2: nil} {
+		pod := Pod{}
+		if pod.Complete(version); !slices.Equal(pod.Groups, want) {
+			t.Errorf("version %d: groups %v", version, pod.Groups)
 		}
 	}
 }

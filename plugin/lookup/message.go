@@ -149,5 +149,6 @@ func ParseAnswer(document []byte, request Request) (Answer, error) {
 	if answer.Version < capture.PodVersion && capture.Fenced(answer.Pod.Annotations) { // that release leaves out its values
 		return Answer{}, otherVersion(answer.Version)
 	}
+	answer.Pod.Complete(answer.Version)
 	return answer, nil
 }
