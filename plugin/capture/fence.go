@@ -63,9 +63,6 @@ func (d *decider) readFence(in *Intent) {
 	value, fenced := d.pod.Annotations[annotationFence]
 	switch {
 	case !Fenced(d.pod.Annotations):
-		if fenced && value != "false" {
-			d.fault(annotationFence, value, "expected true, strict or false")
-		}
 		return
 	case !fenced:
 		d.keyFault(annotationFenceAllow, "it has no effect without "+annotationFence+": expected both")
