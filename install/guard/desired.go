@@ -58,14 +58,7 @@ func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settin
 
 // at returns the desired state of a pod with these addresses.
 func (a asked) at(addresses []netip.Addr) (desired, error) {
-	var node []netip.Addr
-	if a.HasOpenings() {
-		var err error
-		if node, err = podnet.NodeAddresses(); err != nil {
-			return desired{}, err
-		}
-	}
-	decision, err := a.Decision.At(addresses, node)
+	decision, err := podnet.Complete(a.Decision, addresses)
 	if err != nil {
 		return desired{}, err
 	}

@@ -77,7 +77,6 @@ func (d *decider) readFence(in *Intent) {
 		in.Fence.Openings = append(in.Fence.Openings, Opening{Opening: o})
 	}
 	d.checkFencedContainers()
-	d.checkUnknownIDs(true, in.ProxyGID != 0)
 	if value == "strict" {
 		d.checkNoExclusions(*in)
 	}

@@ -144,9 +144,10 @@ func TestClosedAddresses(t *testing.T) {
 	t.Parallel()
 	const node = "192.0.2.7"
 	for text, want := range map[string]map[string]bool{
-		"0.0.0.0/0":          {"169.254.169.254": false, node: false, "192.0.2.6": true, "10.0.0.1": true},
+		"0.0.0.0/0":          {"169.254.169.254": false, node: false, "192.0.2.6": false, "10.0.0.1": true},
 		"192.0.2.0/24":       {node: false, "192.0.2.8": true},
 		"192.0.2.7/32":       {node: true},
+		"192.0.2.6/31":       {node: false, "192.0.2.6": false},
 		"169.254.169.254/32": {"169.254.169.254": true},
 		"169.254.0.0/16":     {"169.254.169.254": true},
 		"168.0.0.0/7":        {"169.254.169.254": false, "168.1.1.1": true},
@@ -155,7 +156,7 @@ func TestClosedAddresses(t *testing.T) {
 		pod := fencedPod("true", annotated(annotationFenceAllow, "out:udp:53@"+text))
 		decision, err := Decide(pod, config.DefaultSettings())
 		if err == nil {
-			decision, err = decision.At([]netip.Addr{netip.MustParseAddr("10.9.9.9")}, []netip.Addr{netip.MustParseAddr("::ffff:" + node), netip.MustParseAddr("fe80::5%eth0")})
+			decision, err = decision.At([]netip.Addr{netip.MustParseAddr("10.9.9.9")}, []netip.Addr{netip.MustParseAddr("::ffff:" + node), netip.MustParseAddr("192.0.2.6"), netip.MustParseAddr("fe80::5%eth0")})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -165,6 +166,11 @@ func TestClosedAddresses(t *testing.T) {
 			got := slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(netip.MustParseAddr(address)) })
 			if got != open {
 				t.Errorf("%s: %s is open: %v, in %v", text, address, got, ranges)
+			}
+		}
+		for _, r := range decision.Rules.Chain(Filter, chainFenceOut).Rules {
+			if r.Match.Protocol == UDP && r.Match.Dst.IsZero() {
+				t.Errorf("%s: %+v opens every address", text, r)
 			}
 		}
 	}

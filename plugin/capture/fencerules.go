@@ -193,8 +193,13 @@ type opening struct {
 	ranges  List[netip.Prefix]
 }
 
+// openings leaves out an exception without a range, which would match every address: the
+// node's addresses can be all of a narrow one.
 func (b *builder) openings() (list []opening) {
 	for i, o := range b.Fence.Openings {
+		if len(o.Ranges) == 0 {
+			continue
+		}
 		list = append(list, opening{
 			Match{Protocol: Protocol(o.Protocol)}, o.Inbound, one(PortRange{o.First, o.Last}), named(fmt.Sprint(listFence, i), o.Ranges),
 		})

@@ -49,6 +49,7 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 // or a process of root chooses, if the proxy's is not the mesh's, which images leave
 // alone. A gid counts only where the uid is not set either: OpenShift sets no other.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
+	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
 	started := false // the proxy
 	for _, c := range d.pod.Containers {

@@ -92,25 +92,31 @@ func ofVersion(version int) lookup.Answer {
 
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
+// onlyOf answers requests of the answer's version with it, and others with nothing but that
+// version, as agents of every release do.
+func onlyOf(answer lookup.Answer) func(net.Conn) {
+	return func(conn net.Conn) {
+		_, _ = conn.Write([]byte{lookup.Accepted})
+		document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
+		var request lookup.Request
+		if err != nil || json.Unmarshal(document, &request) != nil {
+			return
+		}
+		sent := lookup.Answer{Version: answer.Version}
+		if request.Version == answer.Version {
+			sent = answer
+		}
+		document, _ = json.Marshal(sent)
+		_ = lookup.WriteMessage(conn, document)
+	}
+}
+
 // TestAgentOfEarlierRelease asks an agent that answers another version by its own and nothing else, as
 // agents of every release do. What the first one's version lacks is unknown, and not absent.
 func TestAgentOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for version := capture.OldestPodVersion; version < capture.PodVersion; version++ {
-		a := serve(t, func(conn net.Conn) {
-			_, _ = conn.Write([]byte{lookup.Accepted})
-			document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
-			var request lookup.Request
-			if err != nil || json.Unmarshal(document, &request) != nil {
-				return
-			}
-			answer := lookup.Answer{Version: version}
-			if request.Version == version {
-				answer = ofVersion(version)
-			}
-			document, _ = json.Marshal(answer)
-			_ = lookup.WriteMessage(conn, document)
-		})
+		a := serve(t, onlyOf(ofVersion(version)))
 		answer, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
 		lab.Check(t, err)
 		unknown := slices.Equal(answer.Pod.Groups, []int64{capture.AnyGroup})
@@ -333,21 +339,9 @@ func TestPeerUID(t *testing.T) {
 func TestFenceOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{capture.PodVersion - 1, capture.PodVersion} {
-		a := serve(t, func(conn net.Conn) {
-			_, _ = conn.Write([]byte{lookup.Accepted})
-			document, err := lookup.ReadMessage(conn, lookup.MaxRequest)
-			var request lookup.Request
-			if err != nil || json.Unmarshal(document, &request) != nil {
-				return
-			}
-			answer := lookup.Answer{Version: version}
-			if request.Version == version {
-				answer = ofVersion(version)
-				answer.Pod.Annotations = map[string]string{"capture-cni.io/fence": ""}
-			}
-			document, _ = json.Marshal(answer)
-			_ = lookup.WriteMessage(conn, document)
-		})
+		fenced := ofVersion(version)
+		fenced.Pod.Annotations = map[string]string{"capture-cni.io/fence": ""}
+		a := serve(t, onlyOf(fenced))
 		_, err := lookup.Agent{Socket: a.socket}.Ask(t.Context(), lookup.Request{Pod: wanted})
 		if (err == nil) != (version == capture.PodVersion) {
 			t.Errorf("version %d: %v", version, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Addresses returns all addresses of the namespace's interfaces.
@@ -30,9 +32,21 @@ func addressesOf(all []netlink.Addr) (addresses []netip.Addr) {
 	return addresses
 }
 
-// NodeAddresses returns the addresses of the process's own network namespace, the node's.
+// Complete completes a decision by the pod's addresses and, if they matter, by the node's.
+func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
+	if !d.HasOpenings() {
+		return d.At(pod, nil)
+	}
+	node, err := nodeAddresses()
+	if err != nil {
+		return d, err
+	}
+	return d.At(pod, node)
+}
+
+// nodeAddresses returns the addresses of the process's own network namespace, the node's.
 // kube-proxy's interface for IPVS has the addresses of all Services, which are not the node's.
-func NodeAddresses() ([]netip.Addr, error) {
+func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's addresses: %w", err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -164,13 +163,7 @@ func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture
 	if err != nil {
 		return decision, err
 	}
-	var node []netip.Addr
-	if decision.HasOpenings() {
-		if node, err = podnet.NodeAddresses(); err != nil {
-			return decision, err
-		}
-	}
-	decision, err = decision.At(addresses, node)
+	decision, err = podnet.Complete(decision, addresses)
 	for _, note := range decision.Notes {
 		r.log.Info(note)
 	}
