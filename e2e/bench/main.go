@@ -39,7 +39,7 @@ var (
 func main() {
 	chosen := thorough
 	n := flag.Int("n", 0, fmt.Sprintf("runs of each kind of call (default %d, or %d with -quick)", thorough.runs, quick.runs))
-	only := flag.String("only", "", "the parts to measure, separated by commas: calls, profile, instead, lists, parallel, crowd, herd, agent (default all)")
+	only := flag.String("only", "", "the parts to measure, separated by commas: calls, profile, instead, lists, packets, parallel, crowd, herd, agent (default all)")
 	out := flag.String("out", "", "write the tables as JSON to this file, too")
 	fast := flag.Bool("quick", false, "measure less often: takes seconds, with less exact figures")
 	flag.Parse()
@@ -76,6 +76,7 @@ func run(ctx context.Context, chosen effort, only, out string) (err error) {
 		{"profile", func() error { return b.profile(chosen.runs / 3) }},
 		{"instead", func() error { return b.instead(chosen.runs / 3) }},
 		{"lists", func() error { return b.growth(chosen) }},
+		{"packets", func() error { return b.packets(20 * chosen.rounds) }},
 		{"parallel", func() error { return b.parallel(chosen.batches) }},
 		{"crowd", func() error { return b.crowd(chosen.batches) }},
 		{"herd", func() error { return b.herd(chosen.outages...) }},
@@ -90,7 +91,7 @@ func run(ctx context.Context, chosen effort, only, out string) (err error) {
 		}
 	}
 	if measured < len(names) {
-		return fmt.Errorf("-only is %q: expected some of calls, profile, instead, lists, parallel, crowd, herd and agent", only)
+		return fmt.Errorf("-only is %q: expected some of calls, profile, instead, lists, packets, parallel, crowd, herd and agent", only)
 	}
 	if out != "" {
 		return b.Write(out)
