@@ -154,7 +154,7 @@ func (b *bench) printPackets(talks []*talk) error {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s\tcaptured and fenced\t%d\t%d\t%.2f\t100 ns more", t.backend, p50.Nanoseconds(),
-			(p50 - percentile(without.took, 50)).Nanoseconds(), ratio(t.took, without.took)))
+			(p50-percentile(without.took, 50)).Nanoseconds(), ratio(t.took, without.took)))
 	}
 	return b.Print(lines...)
 }
