@@ -171,6 +171,29 @@ func TestRemovedNodes(t *testing.T) {
 	}
 }
 
+// TestFenceUnknown names the nodes whose agent knows no fence, if a pod asks for one.
+func TestFenceUnknown(t *testing.T) {
+	t.Parallel()
+	f := &Fleet{DaemonSets: []DaemonSet{{}}, Nodes: []Node{
+		{Name: "earlier", State: Ready, Version: "v0.3.0"},
+		{Name: "removed", State: Removed, Version: "v0.3.0"},
+		{Name: "silent", State: Unreported},
+	}}
+	o, today := newObserved(DefaultNamespace), good(nil)
+	today.PodVersion = capture.PodVersion
+	lease := newLease("today", 0, today)
+	f.Nodes = append(f.Nodes, o.node("today", nil, &lease))
+	for asked, want := range map[string][]string{
+		"false": nil,
+		"true":  {"pods ask for a fence, and nodes with an earlier release can start them without one: earlier [fence-unknown]"},
+	} {
+		o.pods = append(o.pods, newSeenPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"capture-cni.io/fence": asked}}}))
+		if got := f.notes(o); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", asked, got, want)
+		}
+	}
+}
+
 var errNotHere = errors.New("not here")
 
 // TestVersions adds to an error of another release's agent that the versions differ.

@@ -41,6 +41,8 @@ type Node struct {
 	Notes    []string        `json:"notes,omitempty"`   // of the agent
 	agent    *Agent          // nil for none
 	pods     *report.Pods    // as its guard reports them; nil if it reports none
+
+	podVersion int // as its agent reports it
 }
 
 // MarshalJSON returns the node with the reasons for its state, their codes, and the next step.

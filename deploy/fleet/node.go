@@ -29,6 +29,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		published, err = report.DecodeNode(lease.Annotations[report.NodeAnnotation])
 		node.Version, node.Mode, node.Backend, node.Notes, node.pods = published.Version, published.Mode, published.Backend,
 			published.Findings.Of(report.Note).Each(func(note report.Finding) string { return note.Code.Mark(note.Reason) }), published.Pods
+		node.podVersion = published.PodVersion
 		if lease.Spec.RenewTime != nil {
 			node.Reported = lease.Spec.RenewTime.Time
 		}

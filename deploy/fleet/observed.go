@@ -161,13 +161,16 @@ func (f *Fleet) addPod(found Pod) {
 // notes returns what the fleet's state does not say.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
-	said, removed := map[string][]string{}, []string(nil)
+	said, removed, earlier := map[string][]string{}, []string(nil), []string(nil)
 	for _, node := range f.Nodes {
 		for _, note := range node.Notes {
 			said[note] = append(said[note], node.Name)
 		}
 		if node.State == Removed && node.Meshed > 0 {
 			removed = append(removed, node.Name)
+		}
+		if node.State != Removed && node.Version != "" && node.podVersion < capture.PodVersion {
+			earlier = append(earlier, node.Name)
 		}
 		if node.pods != nil {
 			omitted += node.pods.Omitted
@@ -202,6 +205,10 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	if len(removed) > 0 {
 		notes = append(notes, report.MeshOutside.Mark("pods of the mesh run on nodes without capture-cni, "+
 			"and new ones start there uncaptured unless something else captures them: "+Some(removed)))
+	}
+	if len(earlier) > 0 && slices.ContainsFunc(o.pods, func(pod *seenPod) bool { return pod.fenced }) {
+		notes = append(notes, report.FenceUnknown.Mark(
+			"pods ask for a fence, and nodes with an earlier release can start them without one: "+Some(earlier)))
 	}
 	if pods > 0 {
 		notes = append(notes, report.NotReported.Mark(

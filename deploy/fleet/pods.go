@@ -21,7 +21,7 @@ type seenPod struct {
 	node              string
 	agent             *Agent
 	mesh              map[config.MeshName]capture.Exemption // by the meshes that mark it, nil for a pod of none
-	istioInit         bool
+	istioInit, fenced bool
 	noSandbox         bool // it was scheduled, and its network is not set up
 	scheduled         time.Time
 	running           time.Time // since when its sandbox is known to exist; zero while that is not known
@@ -36,7 +36,7 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	s := &seenPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, node: pod.Spec.NodeName, agent: asAgent(pod),
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
-		scheduled: pod.CreationTimestamp.Time,
+		fenced:    capture.Fenced(pod.Annotations), scheduled: pod.CreationTimestamp.Time,
 	}
 	if inMesh(pod, config.Meshes()) {
 		s.mesh = map[config.MeshName]capture.Exemption{}

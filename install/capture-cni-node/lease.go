@@ -14,6 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // publish returns the task that publishes the state of node and pods in a Lease.
@@ -40,7 +41,7 @@ func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	found := a.keeper.CurrentReport(ctx)
 	state := report.NodeState{
 		Version: config.OwnVersion(), Mode: found.Mode, Backend: string(a.Entry.Conf.Backend), Desired: a.state,
-		Findings: found.Findings, Pods: a.podStates(),
+		Findings: found.Findings, Pods: a.podStates(), PodVersion: capture.PodVersion,
 	}
 	if a.state == "absent" || a.BackendFault() != nil {
 		state.Backend = ""

@@ -37,6 +37,7 @@ const (
 	NoNodes        Code = "no-nodes"
 	LeasesLeft     Code = "leases-left"
 	MeshOutside    Code = "mesh-outside"
+	FenceUnknown   Code = "fence-unknown"
 	PodsUnnamed    Code = "pods-unnamed"
 
 	TestMisrouted  Code = "test-misrouted"
@@ -141,6 +142,10 @@ var clusterCodes = []Meaning{
 	{
 		MeshOutside, "Meshed pods run on nodes without capture-cni.", "The operator removed capture-cni from these nodes.",
 		"keep meshed pods off these nodes",
+	},
+	{
+		FenceUnknown, "Pods ask for a fence, and nodes have an agent that knows none.", "Some nodes run capture-cni 0.3 or earlier.",
+		"upgrade capture-cni on these nodes, and restart the fenced pods there",
 	},
 	{PodsUnnamed, "More pods are not captured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
 	{

@@ -16,7 +16,8 @@ type nodeDocument struct {
 	Backend string `json:"backend,omitempty"`
 	Desired string `json:"desired,omitempty"`
 	Document
-	Pods *Pods `json:"pods,omitempty"`
+	Pods       *Pods `json:"pods,omitempty"`
+	PodVersion int   `json:"podVersion,omitempty"`
 }
 
 // Document is the form of a node's findings in its Lease and in the answer of verify: its faults by
@@ -46,7 +47,7 @@ type warning struct {
 }
 
 func newNodeDocument(s NodeState) nodeDocument {
-	return nodeDocument{nodeFormat, s.Version, s.Mode, s.Backend, s.Desired, s.Findings.Document(), s.Pods}
+	return nodeDocument{nodeFormat, s.Version, s.Mode, s.Backend, s.Desired, s.Findings.Document(), s.Pods, s.PodVersion}
 }
 
 // Document returns the findings in the form that crosses releases.

@@ -31,6 +31,8 @@ type NodeState struct {
 	Desired  string // of the node: present or absent
 	Findings Findings
 	Pods     *Pods // nil while no guard reports them
+
+	PodVersion int // capture.PodVersion of the agent; 0 of one until 0.3, which knows no fence
 }
 
 // Good reports whether the node is in the desired state.
@@ -128,7 +130,7 @@ func DecodeNode(text string) (s NodeState, err error) {
 	if err := d.check(); err != nil {
 		return NodeState{}, fmt.Errorf("reading a node's state: %w", err)
 	}
-	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods}, nil
+	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods, d.PodVersion}, nil
 }
 
 // ErrNodeFormat is the error for the state of an agent of another version.

@@ -30,12 +30,13 @@ func TestForm(t *testing.T) {
 			Named: []NamedPod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2, Repaired: 1,
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
 		},
+		PodVersion: 3,
 	}
 	const want = `{"format":1,"version":"v1.2.3","mode":"dropin","backend":"nftables","desired":"present",` +
 		`"findings":[{"part":"runtime","reason":"the runtime does not answer: wait","waiting":true,"code":"entry-not-loaded"}],` +
 		`"warning":{"reason":"twice","nextStep":"remove one","code":"istio-cni"},"notes":["one"],"noteCodes":["no-ipv6"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
-		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"known":["beef0001","beef0002"]}}`
+		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"known":["beef0001","beef0002"]},"podVersion":3}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
