@@ -3,35 +3,35 @@ module github.com/capture-cni/capture-cni
 go 1.26.8
 
 require (
-	github.com/BurntSushi/toml v1.6.0
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/containernetworking/cni v1.3.1
-	github.com/containernetworking/plugins v1.10.0
-	github.com/coreos/go-iptables v0.8.0
-	github.com/fsnotify/fsnotify v1.9.0
-	github.com/google/go-cmp v0.7.0
-	github.com/google/go-containerregistry v0.22.1
-	github.com/google/nftables v0.3.0
-	github.com/mdlayher/netlink v1.11.2
-	github.com/prometheus/client_golang v1.24.0
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.10
-	github.com/vishvananda/netlink v1.3.1
-	github.com/xeipuuv/gojsonschema v1.2.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
-	golang.org/x/time v0.15.0
-	google.golang.org/grpc v1.82.1
-	google.golang.org/protobuf v1.36.12
-	k8s.io/api v0.37.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/client-go v0.37.2
-	k8s.io/component-helpers v0.37.2
-	k8s.io/cri-api v0.37.2
-	k8s.io/klog/v2 v2.140.0
-	k8s.io/streaming v0.37.2
-	sigs.k8s.io/yaml v1.6.0
+	github.com/BurntSushi/toml v1.6.0 // the runtimes' configuration
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // a release's list of modules
+	github.com/containernetworking/cni v1.3.1 // the protocol
+	github.com/containernetworking/plugins v1.10.0 // running code in a namespace; reference plugins in tests
+	github.com/coreos/go-iptables v0.8.0 // removing legacy rules
+	github.com/fsnotify/fsnotify v1.9.0 // directory changes
+	github.com/google/go-cmp v0.7.0 // differences in tests
+	github.com/google/go-containerregistry v0.22.1 // the image, without Docker
+	github.com/google/nftables v0.3.0 // encoding expressions
+	github.com/mdlayher/netlink v1.11.2 // encoding attributes
+	github.com/prometheus/client_golang v1.24.0 // metrics
+	github.com/spf13/cobra v1.10.2 // commands
+	github.com/spf13/pflag v1.0.10 // flags
+	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
+	github.com/xeipuuv/gojsonschema v1.2.0 // the test of a release's list of modules
+	golang.org/x/sync v0.24.0 // ending tasks together
+	golang.org/x/sys v0.49.0 // kernel constants and calls
+	golang.org/x/term v0.47.0 // detecting a terminal
+	golang.org/x/time v0.15.0 // rates of repairs and log lines
+	google.golang.org/grpc v1.82.1 // the runtime's socket
+	google.golang.org/protobuf v1.36.12 // recorded answers in tests
+	k8s.io/api v0.37.2 // the type Pod
+	k8s.io/apimachinery v0.37.2 // API errors, the protobuf codec
+	k8s.io/client-go v0.37.2 // the REST client, the reflector
+	k8s.io/component-helpers v0.37.2 // a DaemonSet's nodes
+	k8s.io/cri-api v0.37.2 // CRI messages
+	k8s.io/klog/v2 v2.140.0 // the client's log
+	k8s.io/streaming v0.37.2 // falling back to SPDY in `exec`
+	sigs.k8s.io/yaml v1.6.0 // kubeconfigs
 )
 
 require (

@@ -55,10 +55,10 @@ var clusterCodes = []Meaning{
 		"upgrade the cluster, if you need those policies",
 	},
 	{
-		PlatformsDiffer, "The nodes are of several platforms.", "The cluster mixes distributions.",
-		"set the platform of most nodes, and a pool for each other",
+		PlatformsDiffer, "Nodes are of several platforms.", "The cluster mixes distributions.",
+		"set the platform of most nodes, and pools for the others",
 	},
-	{NodesLeftOut, "No agent can run on some nodes.", "The nodes are Windows, Fargate or virtual ones.", "none, if no meshed pod runs there"},
+	{NodesLeftOut, "No agent can run on some nodes.", "The nodes are Windows, Fargate or virtual.", "none, if no meshed pod runs there"},
 	{
 		KernelOld, "The kernel is too old for nftables and the guard.", "The kernel is older than Linux 5.2.",
 		"use backend iptables or auto, or upgrade the kernel",
@@ -67,17 +67,20 @@ var clusterCodes = []Meaning{
 		KernelUnknown, "The kernel's version is not known.", "The node has not reported the version.",
 		"run capture-cni-node preflight on the node",
 	},
-	{InjectorUnreadable, "The injector's values can't be read.", "The injector's ConfigMap is damaged.", "check pilot.cni.enabled by hand"},
+	{
+		InjectorUnreadable, "The injector's values can't be read.", "The injector's ConfigMap is damaged.",
+		"check pilot.cni.enabled by hand",
+	},
 	{
 		IstioInit, "istiod injects istio-init, so its pods are exempt.", "pilot.cni.enabled is false.",
 		"install capture-cni, then set pilot.cni.enabled=true",
 	},
 	{
-		NoInjector, "The check found no mesh's injector.", "No mesh is installed, or its ConfigMap is unreadable.",
+		NoInjector, "The check found no injector.", "No mesh is installed, or its ConfigMap is unreadable.",
 		"install a mesh, such as istiod with pilot.cni.enabled=true",
 	},
 	{
-		ProvidersDiffer, "Revisions of istiod inject for different providers.", "The revisions have different values of pilot.cni.provider.",
+		ProvidersDiffer, "Revisions of istiod inject for different providers.", "The revisions' pilot.cni.provider differs.",
 		"set pilot.cni.provider alike in all revisions",
 	},
 	{
@@ -85,18 +88,15 @@ var clusterCodes = []Meaning{
 		"follow deploy/guides/openshift.md, or set pilot.cni.provider=multus",
 	},
 	{
-		PodSecurity, "Pod Security may refuse the agents' pods.", "The namespace's label does not enforce privileged.",
+		PodSecurity, "Pod Security may refuse agents.", "The namespace does not enforce privileged.",
 		"label the namespace with pod-security.kubernetes.io/enforce=privileged",
 	},
 	{
 		InstalledElsewhere, "capture-cni is installed in another namespace.", "A cluster has only one installation.",
 		"run the command again with --agent-namespace",
 	},
-	{Upgrade, "capture-cni is already installed.", "The cluster has an earlier release or configuration.", "follow deploy/guides/upgrade.md"},
-	{
-		ImagePinned, "The agents' image is pinned to another release.", "image.tag or image.digest is set.",
-		"set image.tag and image.digest to the chart's release",
-	},
+	{Upgrade, "capture-cni is already installed.", "The cluster has a release.", "follow deploy/guides/upgrade.md"},
+	{ImagePinned, "The image is pinned to another release.", "image.tag or image.digest is set.", "set both to the chart's release"},
 	{
 		PermissionMissing, "A part of the cluster could not be read.", "You lack a permission, or the API server failed.",
 		"ask for the permission, or check by hand",
@@ -107,13 +107,13 @@ var clusterCodes = []Meaning{
 		"compare the chart's nodeSelector, affinity and tolerations with the node",
 	},
 	{
-		NodeUnselected, "No DaemonSet selects the node any more.", "A selector or a label changed.",
+		NodeUnselected, "No DaemonSet selects the node any more.", "A selector or label changed.",
 		"select the node again, or by a pool with state absent",
 	},
-	{AgentEnding, "The node's agent is ending.", "The agent's pod was deleted, or no DaemonSet selects the node.", "none; wait"},
-	{AgentStarting, "The node's agent is starting.", "The agent's containers start, or the first report is due.", "none; wait"},
+	{AgentEnding, "The node's agent is ending.", "The pod was deleted, or no DaemonSet selects the node.", "none; wait"},
+	{AgentStarting, "The node's agent is starting.", "Containers start, or the first report is due.", "none; wait"},
 	{
-		AgentFailing, "The node's agent does not start, or is not ready.", "A container fails, or the pod is not scheduled.",
+		AgentFailing, "The node's agent fails.", "A container fails, or the pod is not scheduled.",
 		"read the container's log, or describe the pod",
 	},
 	{
@@ -125,22 +125,25 @@ var clusterCodes = []Meaning{
 		"if the node is up, read the agent's log",
 	},
 	{
-		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, another program or an attacker wrote the Lease.",
+		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, another program or an attacker wrote them.",
 		"read the agent's log; use a kubectl plugin of its version",
 	},
 	{GuardSilent, "The guard has not reported pods.", "The guard is starting, or fails.", "wait a minute, then read the guard's log"},
 	{
-		AgentOutdated, "The agent is older than its DaemonSet's specification.", "An upgrade is not finished, or updateStrategy is OnDelete.",
+		AgentOutdated, "The agent is older than its DaemonSet's specification.", "An upgrade is unfinished, or updateStrategy is OnDelete.",
 		"with OnDelete, delete the agent's pod",
 	},
 	{
-		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is not installed, or is in another namespace.",
+		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is not installed, or is elsewhere.",
 		"install capture-cni, or name its namespace by --agent-namespace",
 	},
-	{NoNodes, "No node is selected.", "The chart's selectors fit no node.", "compare nodeSelector, affinity and tolerations with the nodes"},
-	{LeasesLeft, "Leases are of Nodes that no longer exist.", "The Nodes were deleted.", "delete these Leases"},
 	{
-		MeshOutside, "Meshed pods run on nodes without capture-cni.", "The operator removed capture-cni from these nodes.",
+		NoNodes, "No node is selected.", "The chart's selectors fit no node.",
+		"compare nodeSelector, affinity and tolerations with the nodes",
+	},
+	{LeasesLeft, "Leases of deleted Nodes remain.", "The Nodes were deleted.", "delete the Leases"},
+	{
+		MeshOutside, "Meshed pods run on nodes without capture-cni.", "The operator removed capture-cni there.",
 		"keep meshed pods off these nodes",
 	},
 	{
@@ -149,13 +152,13 @@ var clusterCodes = []Meaning{
 	},
 	{PodsUnnamed, "More pods are not captured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
 	{
-		TestMisrouted, "A connection missed a proxy, or met an unexpected one.", "A pod's capture rules are missing or wrong.",
-		"look at the pod's node in kubectl capture-cni status -o wide",
+		TestMisrouted, "A connection missed a proxy, or met an unexpected one.", "A pod's rules are missing or wrong.",
+		"look at the node in kubectl capture-cni status -o wide",
 	},
 	{
-		TestUnanswered, "A connection was not answered.", "A NetworkPolicy or a firewall drops packets.",
-		"look for a NetworkPolicy or a firewall between the nodes",
+		TestUnanswered, "A connection was not answered.", "A NetworkPolicy or firewall drops packets.",
+		"correct the NetworkPolicy or firewall",
 	},
 	{TestPodFailed, "A pod of the test failed.", "The image is missing, or of another version.", "set --image, or correct the cause"},
-	{TestSkipped, "A check was not tried.", "The cluster or configuration does not allow the check.", "none, if you do not need the check"},
+	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if you do not need the check"},
 }

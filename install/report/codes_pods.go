@@ -50,9 +50,9 @@ const (
 
 // podCodes are the meanings of these codes.
 var podCodes = []Meaning{
-	{Captured, "The pod has exactly the desired rules.", "The plugin or the guard added the rules.", "none"},
+	{Captured, "The pod has the desired rules.", "The plugin or the guard wrote the rules.", "none"},
 	{
-		Uncaptured, "The pod has no capture rules.", "The pod started before the entry, or a process removed the rules.",
+		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, or a process removed the rules.",
 		"restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
@@ -60,80 +60,80 @@ var podCodes = []Meaning{
 		"find that process; restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Outdated, "The pod's rules are of another version or configuration.", "The plugin or its configuration changed after the pod's start.",
-		"restart the pod at a convenient time",
+		Outdated, "The pod's rules have another version or configuration.", "The plugin or netconf changed since the start.",
+		"restart the pod when convenient",
 	},
 	{
 		Changed, "The pod changed after its rules were set.", "A user edited annotations, or an IPv6 address came late.",
-		"restart the pod at a convenient time",
+		"restart the pod when convenient",
 	},
 	{
-		Foreign, "Another plugin's rules capture the pod.", "The node had another plugin when the pod started.",
+		Foreign, "Another plugin's rules capture the pod.", "Another plugin served the node at the pod's start.",
 		"restart the pod once the other plugin is gone",
 	},
 	{
-		Obstructed, "Another table could keep packets from the capture rules.", "A container with NET_ADMIN added the table.",
-		"remove NET_ADMIN from the container that adds the table",
+		Obstructed, "Another table could hide packets from the capture rules.", "A container with NET_ADMIN added the table.",
+		"remove NET_ADMIN from that container",
 	},
 	{
-		InjectedLater, "The pod looks injected, but started without capture.", "A user edited the annotations of the running pod.",
-		"delete the pod; the API server's audit log names the user",
+		InjectedLater, "The pod looks injected, but started without capture.", "A user edited the running pod's annotations.",
+		"delete the pod; the audit log names the user",
 	},
 	{
-		Unknown, "The pod's state is not known.", "The runtime, the agent or the kernel did not answer.",
+		Unknown, "The pod's state is not known.", "The runtime, agent or kernel did not answer.",
 		"wait a minute, then run kubectl capture-cni status",
 	},
-	{Exempt, "The pod is in a mesh, but not captured.", "The pod's or operator's settings exempt the pod.", "read the cause's code"},
-	{NotExamined, "The node's guard does not know the pod.", "The guard fails, or the runtime does not list the pod.", "read the guard's log"},
+	{Exempt, "The pod is in a mesh, but not captured.", "Settings exempt the pod.", "read the cause's code"},
+	{NotExamined, "The node's guard does not know the pod.", "The guard fails, or the runtime omits the pod.", "read the guard's log"},
 	{
 		NotStarted, "The pod has had no network for a minute.", "The ADD of capture-cni or an earlier plugin fails.",
 		"run kubectl capture-cni explain for the pod",
 	},
 	{
 		NotReported, "No guard reports the pod's state.", "The guard is disabled, or lacks nftables or a CRI socket.",
-		"set guard.enabled=true, with backend nftables and a CRI socket",
+		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
 	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
 	{NotInMesh, "The pod is in no mesh, so capture-cni ignores it.", "Another code names the cause.", "none"},
 	{
 		NotScheduled, "The pod has no node.", "The scheduler found no node, often because of taints.",
-		"run kubectl describe pod; deploy/guides/taint.md explains startup taints",
+		"run kubectl describe pod; see deploy/guides/taint.md",
 	},
 	{
-		InitContainer, "The pod's own init container captures the pod.", "The injector still adds that container.",
+		InitContainer, "The pod's own init container captures the pod.", "The injector adds that container.",
 		"set pilot.cni.enabled=true, or Linkerd's cniEnabled=true, and restart the pod",
 	},
-	{NoProxy, "The injected pod has no proxy.", "An injector or a template left the proxy out.", "none, if the pod needs no sidecar"},
+	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if the pod needs no sidecar"},
 	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY.", "The pod's settings disable Envoy.", "none, if the pod needs no sidecar"},
+	{OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway.", "none, if the pod needs no sidecar"},
 	{
-		OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway, such as an ingress gateway.",
-		"none, if the pod needs no sidecar",
-	},
-	{
-		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The pod's author excluded the pod.",
+		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The author excluded the pod.",
 		"none, if intended; else correct the label or annotation",
 	},
-	{InterceptionNone, "The pod has interceptionMode NONE.", "The author disabled capture.", "none, if intended; else correct the annotation"},
+	{
+		InterceptionNone, "The pod has interceptionMode NONE.", "The author disabled capture.",
+		"none, if intended; else correct the annotation",
+	},
 	{
 		NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "The operator excluded the namespace.",
 		"none, if intended; else correct excludeNamespaces",
 	},
 	{
-		NotInjected, "No injector changed the pod at its creation.", "The pod's namespace does not enable injection.",
+		NotInjected, "No injector changed the pod.", "The namespace does not enable injection.",
 		"enable injection for the namespace (istio-injection=enabled, istio.io/rev or linkerd.io/inject=enabled), and restart the pod",
 	},
 	{
-		HostNetwork, "The pod uses its node's network, which is never captured.", "The pod's specification has hostNetwork.",
+		HostNetwork, "The pod uses the node's network, which is never captured.", "The pod sets hostNetwork.",
 		"none; a meshed pod needs its own network",
 	},
-	{
-		MeshOff, "The plugin does not serve the pod's mesh.", "netconf.meshes leaves the mesh out.",
-		"add the mesh to netconf.meshes, if its pods should be captured",
-	},
+	{MeshOff, "The plugin ignores the pod's mesh.", "netconf.meshes omits the mesh.", "add the mesh, if its pods should be captured"},
 	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
-	{AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.", "correct the cause in the message; the runtime retries"},
 	{
-		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation's value is not valid.",
+		AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.",
+		"correct the cause in the message; the runtime retries",
+	},
+	{
+		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation is not valid.",
 		"correct the annotations in the message, and restart the pod",
 	},
 	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause in the message"},
@@ -142,26 +142,26 @@ var podCodes = []Meaning{
 		"run kubectl capture-cni status; the runtime retries",
 	},
 	{
-		AddConfiguration, "The plugin's configuration is not valid.", "The chart's netconf has a wrong key or value.",
-		"correct netconf in the chart's values; the runtime retries",
+		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong key or value.",
+		"correct netconf; the runtime retries",
 	},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is broken.",
 		"correct the cause in the message; the runtime retries",
 	},
 	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
-	{AddGone, "The pod's network namespace vanished during the ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
+	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
 	{
 		AddWarned, "The plugin captured the pod, with a warning.", "An annotation, variable or container does not work as written.",
-		"correct the pod as the message says",
+		"follow the message",
 	},
 	{
-		IPv6Uncaptured, "The pod's IPv6 connections are not captured.", "netconf.ipv6 or the pod's proxy leaves IPv6 out.",
-		"none, if intended; else enable dual stack in the mesh",
+		IPv6Uncaptured, "The pod's IPv6 is not captured.", "netconf.ipv6 or the proxy omits IPv6.",
+		"none, if intended; else enable dual stack",
 	},
 	{
-		SandboxFailed, "The pod's sandbox fails, but not because of capture-cni.", "The runtime or another plugin reports an error.",
+		SandboxFailed, "The pod's sandbox fails, not because of capture-cni.", "The runtime or another plugin reports an error.",
 		"correct the cause in the message",
 	},
-	{Starting, "The runtime is setting up the pod's network.", "The ADD is running, or has not begun.", "run the command again in a minute"},
+	{Starting, "The runtime is setting up the pod's network.", "ADD is running, or has not begun.", "run the command again in a minute"},
 }
