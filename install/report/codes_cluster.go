@@ -49,7 +49,7 @@ const (
 // clusterCodes are the meanings of these codes.
 var clusterCodes = []Meaning{
 	{Checked, "The check found no problem.", "The subject is in order.", "none"},
-	{KubernetesOld, "The chart does not support the cluster's Kubernetes.", "The API server is older than 1.25.", "upgrade the cluster"},
+	{KubernetesOld, "The chart does not support this Kubernetes.", "The API server is older than 1.25.", "upgrade the cluster"},
 	{
 		PoliciesMissing, "No policies limit agents to their own nodes.", "The API server is older than 1.30.",
 		"upgrade the cluster, if you need those policies",
@@ -60,7 +60,7 @@ var clusterCodes = []Meaning{
 	},
 	{NodesLeftOut, "No agent can run on some nodes.", "The nodes are Windows, Fargate or virtual.", "none, if no meshed pod runs there"},
 	{
-		KernelOld, "The kernel is too old for nftables and the guard.", "The kernel is older than Linux 5.2.",
+		KernelOld, "The kernel is too old for nftables and guard.", "The kernel is older than Linux 5.2.",
 		"use backend iptables or auto, or upgrade the kernel",
 	},
 	{
@@ -103,12 +103,12 @@ var clusterCodes = []Meaning{
 	},
 	{NodeNotReady, "The Node is not ready.", "The node's kubelet or network fails.", "run kubectl describe node"},
 	{
-		AgentMissing, "The node has no agent.", "The chart excludes the node, or the pod's creation fails.",
-		"compare the chart's nodeSelector, affinity and tolerations with the node",
+		AgentMissing, "The node has no agent.", "The chart excludes the node, or pod creation fails.",
+		"compare nodeSelector, affinity and tolerations with the node",
 	},
 	{
 		NodeUnselected, "No DaemonSet selects the node any more.", "A selector or label changed.",
-		"select the node again, or by a pool with state absent",
+		"select the node, or use a pool with state absent",
 	},
 	{AgentEnding, "The node's agent is ending.", "The pod was deleted, or no DaemonSet selects the node.", "none; wait"},
 	{AgentStarting, "The node's agent is starting.", "Containers start, or the first report is due.", "none; wait"},
@@ -125,16 +125,16 @@ var clusterCodes = []Meaning{
 		"if the node is up, read the agent's log",
 	},
 	{
-		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, another program or an attacker wrote them.",
+		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, program or an attacker wrote them.",
 		"read the agent's log; use a kubectl plugin of its version",
 	},
 	{GuardSilent, "The guard has not reported pods.", "The guard is starting, or fails.", "wait a minute, then read the guard's log"},
 	{
-		AgentOutdated, "The agent is older than its DaemonSet's specification.", "An upgrade is unfinished, or updateStrategy is OnDelete.",
+		AgentOutdated, "The agent is older than its DaemonSet.", "An upgrade is unfinished, or updateStrategy is OnDelete.",
 		"with OnDelete, delete the agent's pod",
 	},
 	{
-		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is not installed, or is elsewhere.",
+		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is elsewhere, or not installed.",
 		"install capture-cni, or name its namespace by --agent-namespace",
 	},
 	{
@@ -150,9 +150,9 @@ var clusterCodes = []Meaning{
 		FenceUnknown, "Pods ask for a fence, and nodes have an agent that knows none.", "Some nodes run capture-cni 0.3 or earlier.",
 		"upgrade capture-cni on these nodes, and restart the fenced pods there",
 	},
-	{PodsUnnamed, "More pods are not captured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
+	{PodsUnnamed, "More pods are uncaptured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
 	{
-		TestMisrouted, "A connection missed a proxy, or met an unexpected one.", "A pod's rules are missing or wrong.",
+		TestMisrouted, "A connection missed its proxy, or met another.", "A pod's rules are missing or wrong.",
 		"look at the node in kubectl capture-cni status -o wide",
 	},
 	{

@@ -52,12 +52,12 @@ const (
 // nodeCodes are the meanings of these codes.
 var nodeCodes = []Meaning{
 	{
-		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, or another agent manages the node.",
+		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, or another one manages the node.",
 		"wait for the other agent's end, or remove the other release",
 	},
 	{
 		PluginMissing, "The plugin's programs are missing or different.",
-		"The directory is not writable, or another program changed files.", "correct the cause in the message",
+		"The directory is read-only, or another program changed files.", "correct the cause in the message",
 	},
 	{
 		CredentialsInvalid, "The plugin's credentials are missing or invalid.", "The API server does not answer, or a clock is wrong.",
@@ -96,7 +96,7 @@ var nodeCodes = []Meaning{
 		"delete the plugin once captured pods have ended",
 	},
 	{
-		PodsRepaired, "The guard repaired pods within the last hour.", "The pods started uncaptured, or their rules changed.",
+		PodsRepaired, "The guard repaired pods within the last hour.", "The pods started uncaptured, or lost rules.",
 		"run kubectl capture-cni explain for them",
 	},
 	{
@@ -108,7 +108,7 @@ var nodeCodes = []Meaning{
 		"use mode insert, or upgrade the runtime",
 	},
 	{
-		AnnotationsMissing, "The runtime passes no annotations, so every pod is looked up.",
+		AnnotationsMissing, "The runtime passes no annotations, so each pod is looked up.",
 		"The runtime is older than containerd 1.5 or CRI-O 1.29.", "upgrade the runtime, if requests are too many",
 	},
 	{
@@ -116,8 +116,8 @@ var nodeCodes = []Meaning{
 		"use containerd or CRI-O",
 	},
 	{
-		DirectoriesUnknown, "The runtime's CNI directories are not known.", "The runtime has no known socket or configuration.",
-		"compare --net-dir and --bin-dir with the runtime's directories",
+		DirectoriesUnknown, "The runtime's CNI directories are not known.", "No socket or configuration was found.",
+		"compare --net-dir and --bin-dir with the runtime's",
 	},
 	{
 		NetDirWrong, "The runtime reads lists from another directory.", "The value platform does not fit the runtime.",
@@ -142,7 +142,7 @@ var nodeCodes = []Meaning{
 	},
 	{SELinux, "SELinux is enforcing on the node.", "The distribution enables SELinux.", "run the agents with seLinuxOptions.type=spc_t"},
 	{
-		FileModes, "CNI configurations are more open than the CIS benchmark allows.", "The owner chose another mode than 0600.",
+		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The owner chose another mode than 0600.",
 		"set the mode 0600, or ask the owner to",
 	},
 	{

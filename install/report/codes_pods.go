@@ -52,7 +52,7 @@ const (
 var podCodes = []Meaning{
 	{Captured, "The pod has the desired rules.", "The plugin or the guard wrote the rules.", "none"},
 	{
-		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, or a process removed the rules.",
+		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, or lost its rules.",
 		"restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
@@ -76,7 +76,7 @@ var podCodes = []Meaning{
 		"remove NET_ADMIN from that container",
 	},
 	{
-		InjectedLater, "The pod looks injected, but started without capture.", "A user edited the running pod's annotations.",
+		InjectedLater, "The pod looks injected, but started uncaptured.", "A user edited the running pod's annotations.",
 		"delete the pod; the audit log names the user",
 	},
 	{
@@ -86,11 +86,11 @@ var podCodes = []Meaning{
 	{Exempt, "The pod is in a mesh, but not captured.", "Settings exempt the pod.", "read the cause's code"},
 	{NotExamined, "The node's guard does not know the pod.", "The guard fails, or the runtime omits the pod.", "read the guard's log"},
 	{
-		NotStarted, "The pod has had no network for a minute.", "The ADD of capture-cni or an earlier plugin fails.",
+		NotStarted, "The pod has no network after a minute.", "The ADD of a plugin fails.",
 		"run kubectl capture-cni explain for the pod",
 	},
 	{
-		NotReported, "No guard reports the pod's state.", "The guard is disabled, or lacks nftables or a CRI socket.",
+		NotReported, "No guard reports the pod's state.", "The guard is disabled, or lacks nftables or CRI socket.",
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
 	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
@@ -123,7 +123,7 @@ var podCodes = []Meaning{
 		"enable injection for the namespace (istio-injection=enabled, istio.io/rev or linkerd.io/inject=enabled), and restart the pod",
 	},
 	{
-		HostNetwork, "The pod uses the node's network, which is never captured.", "The pod sets hostNetwork.",
+		HostNetwork, "The node's network is never captured.", "The pod sets hostNetwork.",
 		"none; a meshed pod needs its own network",
 	},
 	{MeshOff, "The plugin ignores the pod's mesh.", "netconf.meshes omits the mesh.", "add the mesh, if its pods should be captured"},
@@ -138,7 +138,7 @@ var podCodes = []Meaning{
 	},
 	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause in the message"},
 	{
-		AddLookup, "The plugin could not read the pod.", "Neither the agent nor the API server returned the pod.",
+		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
 		"run kubectl capture-cni status; the runtime retries",
 	},
 	{
@@ -146,7 +146,7 @@ var podCodes = []Meaning{
 		"correct netconf; the runtime retries",
 	},
 	{
-		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is broken.",
+		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
 		"correct the cause in the message; the runtime retries",
 	},
 	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
