@@ -57,11 +57,11 @@ var nodeCodes = []Meaning{
 	},
 	{
 		PluginMissing, "The plugin's programs are missing or different.",
-		"The directory is read-only, or another program changed files.", "correct the cause in the message",
+		"The directory is read-only, or another program changed files.", "correct the cause",
 	},
 	{
 		CredentialsInvalid, "The plugin's credentials are missing or invalid.", "The API server does not answer, or a clock is wrong.",
-		"correct the cause in the message",
+		"correct the cause",
 	},
 	{BackendUnusable, "The kernel can't apply the rules.", "A netfilter module is missing.", "load the module, or choose another backend"},
 	{
@@ -70,7 +70,7 @@ var nodeCodes = []Meaning{
 	},
 	{
 		EntryMissing, "The runtime's list lacks the current entry.", "The primary plugin is missing, or another program owns the file.",
-		"correct the cause in the message",
+		"correct the cause",
 	},
 	{
 		EntryNotLoaded, "The runtime has not loaded the entry, or does not answer.",

@@ -130,13 +130,13 @@ var podCodes = []Meaning{
 	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
 	{
 		AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.",
-		"correct the cause in the message; the runtime retries",
+		"correct the cause; the runtime retries",
 	},
 	{
 		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation is not valid.",
 		"correct the annotations in the message, and restart the pod",
 	},
-	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause in the message"},
+	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause"},
 	{
 		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
 		"run kubectl capture-cni status; the runtime retries",
@@ -147,7 +147,7 @@ var podCodes = []Meaning{
 	},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
-		"correct the cause in the message; the runtime retries",
+		"correct the cause; the runtime retries",
 	},
 	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
 	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
@@ -161,7 +161,7 @@ var podCodes = []Meaning{
 	},
 	{
 		SandboxFailed, "The pod's sandbox fails, not because of capture-cni.", "The runtime or another plugin reports an error.",
-		"correct the cause in the message",
+		"correct the cause",
 	},
 	{Starting, "The runtime is setting up the pod's network.", "ADD is running, or has not begun.", "run the command again in a minute"},
 }
