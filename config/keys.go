@@ -39,7 +39,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "excludeNamespaces", Type: "list of namespaces", Default: "[]", set: into(&c.ExcludeNamespaces, each(namespaceOrPrefix)),
-			Meaning: "namespaces whose pods are never captured",
+			Meaning: "namespaces, or prefixes such as `kube-*`, whose pods are never captured",
 		},
 		{
 			Name: "meshes", Type: "list of meshes", Default: `["istio", "capture-cni"]`, set: into(&c.Capture.Meshes, meshNames),

@@ -135,7 +135,7 @@ func TestNothingInstalled(t *testing.T) {
 	t.Parallel()
 	client := (&apiServer{}).start(t)
 	for namespace, want := range map[string]string{
-		"mesh":           "no DaemonSet of capture-cni is in namespace mesh: install capture-cni, or name its namespace by --agent-namespace [not-installed]",
+		"mesh":           "no DaemonSet of capture-cni is in namespace mesh: install capture-cni, or set --agent-namespace to its namespace [not-installed]",
 		DefaultNamespace: "no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes [no-nodes]",
 	} {
 		f, err := Read(t.Context(), client, namespace)

@@ -190,7 +190,7 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	switch namespace := o.release.namespace; {
 	case len(f.DaemonSets) == 0:
 		notes = append(notes, report.NotInstalled.Mark(fmt.Sprintf("no DaemonSet of capture-cni is in namespace %s: "+
-			"install capture-cni, or name its namespace by --agent-namespace", namespace)))
+			"install capture-cni, or set --agent-namespace to its namespace", namespace)))
 	case len(f.Nodes) == 0:
 		notes = append(notes, report.NoNodes.Mark(
 			"no node is selected: compare nodeSelector, affinity and tolerations of the chart with the nodes"))

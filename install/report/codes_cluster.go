@@ -135,7 +135,7 @@ var clusterCodes = []Meaning{
 	},
 	{
 		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is elsewhere, or not installed.",
-		"install capture-cni, or name its namespace by --agent-namespace",
+		"install capture-cni, or set --agent-namespace to its namespace",
 	},
 	{
 		NoNodes, "No node is selected.", "The chart's selectors fit no node.",
