@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// With Multus, a namespace's user can write the configuration on stdin. That
-// user must not choose the plugin's credentials, so the plugin reads them only
-// from allowed directories: the two below, those that DirectoriesFile lists, and
-// the one that DirectoryVariable names.
+// With Multus, a namespace's user can write the configuration on stdin. That user must not choose
+// the plugin's credentials, so the plugin reads credentials only from allowed directories:
+// StateDirectory, RunDirectory, the directories that DirectoriesFile lists, and the one that
+// DirectoryVariable names.
 const (
 	// StateDirectory persists across reboots.
 	StateDirectory = "/var/lib/capture-cni"
@@ -21,8 +21,8 @@ const (
 	KubeconfigName  = "kubeconfig"
 	AgentSocketName = "agent.sock"
 
-	// SocketsName is a directory next to the agent's socket. It contains sockets
-	// and nothing else, for containers that need no other file of the agent.
+	// SocketsName is a directory next to the agent's socket, for containers that need no other
+	// file of the agent. It contains only sockets.
 	SocketsName    = "sockets"
 	podsSocketName = "pods.sock"
 
@@ -38,17 +38,17 @@ const (
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
 
-// PodsSocket returns the socket at which the agent answers requests of pods.
+// PodsSocket returns the path of the socket at which the agent answers requests for pods.
 func PodsSocket(agentSocket string) string {
 	return filepath.Join(filepath.Dir(agentSocket), SocketsName, podsSocketName)
 }
 
-// GuardSocket returns another name of the agent's socket, for the guard.
+// GuardSocket returns a second path of the agent's socket, which the guard uses.
 func GuardSocket(agentSocket string) string {
 	return filepath.Join(filepath.Dir(agentSocket), SocketsName, AgentSocketName)
 }
 
-// Directories returns the directories that are always allowed.
+// Directories returns the directories from which the plugin always may read credentials.
 func Directories() []string { return []string{StateDirectory, RunDirectory} }
 
 const maxDirectories = 64 // in a DirectoriesFile

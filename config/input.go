@@ -16,15 +16,14 @@ import (
 // the pod's annotations in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. Its readers are lenient: a value
-// of the wrong type counts as absent, because a fault in our entry must not fail
-// pods that annotations, namespace or uid show to be outside the mesh. NetConf is the
-// strict reader.
+// Input is the network configuration on stdin. Its methods read leniently: they treat a value of
+// the wrong type as absent, because a fault in our entry must not fail pods outside the mesh.
+// Only NetConf reads strictly.
 type Input struct {
 	fields map[string]json.RawMessage
 }
 
-// Read fails if stdin is not a JSON object.
+// Read decodes stdin. It fails if stdin is not a JSON object.
 func Read(stdin []byte) (Input, error) {
 	var in Input
 	if err := json.Unmarshal(stdin, &in.fields); err != nil {
@@ -42,8 +41,8 @@ func (in Input) CNIVersion() string {
 	return version
 }
 
-// PrevResult returns the bytes of the previous plugin's result, nil for the
-// first plugin of a chain.
+// PrevResult returns the bytes of the previous plugin's result, or nil for the first plugin of a
+// chain.
 func (in Input) PrevResult() []byte {
 	raw := in.fields["prevResult"]
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
@@ -52,8 +51,7 @@ func (in Input) PrevResult() []byte {
 	return raw
 }
 
-// PodAnnotations returns the pod's annotations; ok reports whether the runtime
-// passed them.
+// PodAnnotations returns the pod's annotations. ok reports whether the runtime passed them.
 func (in Input) PodAnnotations() (annotations map[string]string, ok bool) {
 	runtime, _ := lenient[map[string]json.RawMessage](in.fields["runtimeConfig"])
 	annotations, ok = lenient[map[string]string](runtime[capabilityPodAnnotations])
@@ -66,8 +64,8 @@ func (in Input) ExcludesNamespace(namespace string) bool {
 	return matchesNamespace(excluded, namespace)
 }
 
-// matchesNamespace reports whether one of the names, or of the prefixes with a trailing *,
-// matches. An empty prefix, which the strict reader refuses, matches nothing.
+// matchesNamespace reports whether the list contains the namespace's name, or one of its prefixes
+// followed by *. An empty prefix, which the strict reader refuses, matches nothing.
 func matchesNamespace(excluded []string, namespace string) bool {
 	return slices.ContainsFunc(excluded, func(name string) bool {
 		prefix, isPrefix := strings.CutSuffix(name, "*")
@@ -75,8 +73,8 @@ func matchesNamespace(excluded []string, namespace string) bool {
 	})
 }
 
-// Meshes returns the configured meshes, or the default. For a list that is invalid it returns
-// all known meshes, so that NetConf, which refuses the list, fails the pods of each.
+// Meshes returns the configured meshes, or the default. If the list is invalid, Meshes returns
+// all known meshes. NetConf then refuses the list, which fails the pods of each mesh.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 )
 
-// Key documents one key of our entry. Keys are those of a nested object.
+// Key documents one key of our entry. Keys lists the keys of a nested object.
 type Key struct {
 	Name, Type, Default, Meaning string
 	Keys                         []Key
@@ -20,7 +20,7 @@ func (k Key) Accepts(value json.RawMessage) bool {
 }
 
 // Keys returns the keys of our entry in a conflist, in the order of the reference's table.
-// They set the fields of c.
+// Reading a key sets a field of c.
 func Keys(c *NetConf) []Key {
 	return []Key{
 		{

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the keys of our entry in a conflist: leniently for pods
-// outside the mesh, strictly and with all faults at once for meshed pods. It is
-// pure.
+// Package config reads the keys of our entry in a conflist. For pods outside the mesh it reads
+// leniently. For meshed pods it reads strictly, and reports all faults at once. It is pure.
 package config
 
 import (
@@ -22,7 +21,7 @@ type NetConf struct {
 	Backend           Backend
 	ExcludeNamespaces []string
 	Status            StatusMode
-	AgentSocket       string // absolute path; empty: disabled
+	AgentSocket       string // absolute path; empty if disabled
 	LogLevel          slog.Level
 	Capture           Settings
 }
@@ -36,10 +35,10 @@ func (c NetConf) ExcludesNamespace(namespace string) bool {
 type StatusMode string
 
 const (
-	// StatusLenient always reports success: a failing STATUS makes the whole
-	// node NotReady, for pods outside the mesh too.
+	// StatusLenient always reports success, because a failing STATUS makes the whole node
+	// NotReady, even for pods outside the mesh.
 	StatusLenient StatusMode = "lenient"
-	// StatusStrict reports an error while meshed pods could not start.
+	// StatusStrict reports an error while meshed pods can't start.
 	StatusStrict StatusMode = "strict"
 )
 
@@ -56,13 +55,13 @@ func Default() NetConf {
 	}
 }
 
-// Faults are all faults of a configuration.
+// Faults contains a line for each fault of a configuration.
 type Faults []string
 
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// NetConf reads our keys strictly. The error is of type Faults; each names the
-// key, the value and the expected form. Unknown keys are returned as warnings.
+// NetConf reads our keys strictly, and returns a warning for each unknown key. The error is of
+// type Faults. Each fault names the key, the value and the expected form.
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults

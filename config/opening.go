@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Opening is an exception from a pod's fence: packets of Protocol between the pod and Range,
-// to the ports from First to Last, and the answers to them.
+// Opening is an exception from a pod's fence. It permits packets of Protocol between the pod and
+// Range, to the ports from First to Last, and the answers to these packets.
 type Opening struct {
-	Inbound     bool   // Range sends to the pod's ports; otherwise the pod sends to Range's
+	Inbound     bool   // Range sends to the pod's ports; if false, the pod sends to Range's ports
 	Protocol    string // tcp or udp
 	First, Last uint16
 	Range       netip.Prefix
 }
 
-// ParseOpening parses DIRECTION:PROTOCOL:PORTS@RANGE.
+// ParseOpening parses an exception in the form DIRECTION:PROTOCOL:PORTS@RANGE.
 func ParseOpening(text string) (o Opening, err error) {
 	sent, address, _ := strings.Cut(text, "@")
 	fields := strings.Split(sent, ":")
@@ -35,7 +35,7 @@ func ParseOpening(text string) (o Opening, err error) {
 	return o, errors.Join(portFault, rangeFault)
 }
 
-// String returns what ParseOpening parses.
+// String returns the form that ParseOpening parses.
 func (o Opening) String() string {
 	direction, ports := "out", fmt.Sprint(o.First)
 	if o.Inbound {
@@ -47,8 +47,7 @@ func (o Opening) String() string {
 	return fmt.Sprintf("%s:%s:%s@%s", direction, o.Protocol, ports, o.Range)
 }
 
-// Permits reports whether the operator's limit permits another opening. Without a limit,
-// which is nil, every one is permitted.
+// Permits reports whether the operator's limit permits an exception. A nil limit permits all.
 func Permits(limit []Opening, o Opening) bool {
 	return limit == nil || slices.ContainsFunc(limit, func(l Opening) bool {
 		return l.Inbound == o.Inbound && l.Protocol == o.Protocol && l.First <= o.First && o.Last <= l.Last &&
@@ -56,8 +55,8 @@ func Permits(limit []Opening, o Opening) bool {
 	})
 }
 
-// openings reads a list, which is nil if an element permits any opening, and not nil without
-// an element.
+// openings reads the list of fenceLimit. It returns nil if an element permits every exception,
+// and an empty list, not nil, for a list without elements.
 func openings(raw json.RawMessage) ([]Opening, error) {
 	every := false
 	list, err := each(func(raw json.RawMessage) (Opening, error) {
@@ -73,7 +72,7 @@ func openings(raw json.RawMessage) ([]Opening, error) {
 	return append([]Opening{}, list...), err
 }
 
-// ParsePortRange parses one port, or two with a dash between them, the lower one first.
+// ParsePortRange parses one port, or two ports with a dash between them, the lower port first.
 func ParsePortRange(text string) (first, last uint16, err error) {
 	low, high, isRange := strings.Cut(text, "-")
 	if first, err = ParsePort(low); err != nil {

@@ -4,13 +4,12 @@ package config
 
 import "net/netip"
 
-// Backend is the way in which a Ruleset is written to the kernel. All backends
-// write the same rules.
+// Backend names the way to write a Ruleset to the kernel. All backends write the same rules.
 type Backend string
 
 const (
 	NFTables       Backend = "nftables"        // nf_tables over netlink; executes no program
-	IPTables       Backend = "iptables"        // the variant that the node's iptables command is
+	IPTables       Backend = "iptables"        // iptables-nft or iptables-legacy, as the node's command iptables is
 	IPTablesNFT    Backend = "iptables-nft"    // iptables on nf_tables
 	IPTablesLegacy Backend = "iptables-legacy" // iptables on x_tables
 )
@@ -25,8 +24,8 @@ const (
 	IPv6Never  IPv6Policy = "never"
 )
 
-// SharedUIDPolicy decides whether a pod is refused in which another container
-// runs with the proxy's uid or gid, or can take it. That container's traffic escapes capture.
+// SharedUIDPolicy decides whether ADD refuses a pod if a container other than the proxy runs with
+// the proxy's uid or gid, or can take it. The traffic of such a container escapes capture.
 type SharedUIDPolicy string
 
 const (
@@ -36,7 +35,7 @@ const (
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
 
-// MeshName names what writes a pod's annotations, and so how they are read.
+// MeshName names the mesh whose annotations a pod has, and so decides how to read them.
 type MeshName string
 
 const (
@@ -50,28 +49,30 @@ func Meshes() []MeshName { return []MeshName{Istio, Linkerd, OwnKeys} }
 
 // Settings are the operator's settings that decide which rules a pod gets.
 type Settings struct {
-	Meshes         []MeshName // whose pods are captured
+	Meshes         []MeshName // the meshes whose pods are captured
 	Mesh           Mesh
 	IPv6           IPv6Policy
 	SharedProxyUID SharedUIDPolicy
-	// Names of runtime classes; they take precedence over the built-in ones.
+	// Names of runtime classes, which take precedence over the built-in names.
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 
-	// FenceLimit holds the widest exceptions that a pod's fence may have; nil for any.
+	// FenceLimit holds the widest exceptions that a pod's fence may have. If it is nil, a fence
+	// may have any exception.
 	FenceLimit []Opening
 }
 
-// Mesh holds the settings of Istio's mesh, and some of every mesh.
+// Mesh holds the settings of Istio's mesh, and some that apply to every mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
 
-	// Of every mesh, merged with the exclusions of each pod's annotations.
+	// These two apply to every mesh, and are merged with the exclusions in each pod's
+	// annotations.
 	ExcludeOutboundIPRanges []netip.Prefix
 	ExcludeOutboundPorts    []uint16
 	ExcludeInboundPorts     []uint16
 
-	OutboundOwnerGroups        []uint32 // empty: every group
+	OutboundOwnerGroups        []uint32 // if empty, all groups are captured
 	OutboundOwnerGroupsExclude []uint32
 	LoopbackCIDR               netip.Prefix
 }

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// The readers below parse a key's JSON value. Their errors state the expected
-// form only; the caller adds key and value.
+// Each function below parses a key's JSON value. Its error states only the expected form, because
+// the caller adds the key and the value.
 
-// into returns a key's set function: it reads the JSON value into a field.
+// into returns a key's set function, which reads the JSON value into a field.
 func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		value, err := read(raw)
@@ -29,7 +29,7 @@ func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawM
 	}
 }
 
-// typed reads a JSON value of type T. Null is an error.
+// typed reads a JSON value of type T. It returns an error for null.
 func typed[T any](raw json.RawMessage, want string) (T, error) {
 	var value T
 	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &value) != nil {
@@ -60,7 +60,7 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 	}
 }
 
-// valid returns a reader of values that are ok.
+// valid returns a function that reads a value, and refuses a value for which ok returns false.
 func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error) {
 	return func(raw json.RawMessage) (T, error) {
 		value, err := typed[T](raw, want)
@@ -72,20 +72,21 @@ func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error)
 }
 
 func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
-	return func(raw json.RawMessage) (T, error) { // the text is formatted for keys that are set: an ADD reads the table
+	return func(raw json.RawMessage) (T, error) { // format the text only for a key that is set, because each ADD builds the table of keys
 		return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })(raw)
 	}
 }
 
-// fileNamed reads the path of a file whose name is fixed. The plugin itself
-// checks that the directory is allowed.
+// fileNamed reads the path of a file whose name is fixed. The plugin checks later whether the
+// directory is allowed.
 func fileNamed(name string) func(json.RawMessage) (string, error) {
 	return valid("an absolute path that ends in /"+name, func(path string) bool {
 		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name
 	})
 }
 
-// meshNames reads the meshes that are on. Without any, no pod would be captured.
+// meshNames reads the names of the meshes whose pods are captured. It refuses an empty list,
+// which would capture no pod.
 func meshNames(raw json.RawMessage) ([]MeshName, error) {
 	names, err := each(oneOf(Meshes()...))(raw)
 	if err == nil && len(names) == 0 {
@@ -112,7 +113,7 @@ func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 }
 
 var (
-	// namespaceOrPrefix refuses an empty prefix: it would exclude every pod.
+	// namespaceOrPrefix refuses an empty prefix, because it would exclude every pod.
 	namespaceOrPrefix = valid("a namespace, or a prefix such as openshift-* with * only at its end", func(text string) bool {
 		prefix := strings.TrimSuffix(text, "*")
 		return prefix != "" && strings.TrimSpace(prefix) == prefix && !strings.Contains(prefix, "*")
@@ -126,8 +127,8 @@ var (
 	port    = valid("a port number from 1 to 65535", func(port uint16) bool { return port != 0 })
 	groupID = valid("a numeric id from 0 to 4294967295", func(uint32) bool { return true })
 
-	// id reads the proxy's uid or gid. It can't be root's: all traffic of root's
-	// processes would escape capture.
+	// id reads the proxy's uid or gid. It refuses 0, because then all traffic of root's processes
+	// would escape capture.
 	id = valid("a numeric id from 1 to 4294967295", func(id uint32) bool { return id != 0 })
 )
 
