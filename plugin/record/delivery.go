@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Send sends a record to the agent without blocking, and reports whether the
-// agent's socket took it. No agent, a full queue, or another file in the socket's
-// place are no errors.
+// Send sends a record to the agent without blocking, and reports whether the agent's socket took
+// it. Send ignores all failures, for example if no agent runs, the queue is full, or the path
+// leads to another kind of file.
 func Send(socket string, r Record) (taken bool) {
 	if !ours(socket) {
 		return false
@@ -34,9 +34,9 @@ func Send(socket string, r Record) (taken bool) {
 	return unix.Sendto(fd, document, unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: socket}) == nil
 }
 
-// ours reports whether a path leads to a socket that this process's own user made
-// and alone can write to. With Multus the path may come from a user of a namespace,
-// who must not make root write to other sockets of the node.
+// ours reports whether a path leads to a socket that belongs to this process's own user, and to
+// which only this user can write. With Multus, a namespace's user can write the path, and must
+// not make root write to other sockets of the node.
 func ours(socket string) bool {
 	info, err := os.Lstat(socket)
 	return err == nil && info.Mode().Type() == os.ModeSocket && trust.CheckOwner(socket, info, 0o077) == nil
@@ -46,14 +46,14 @@ func ours(socket string) bool {
 // agent received.
 func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
 
-// Limits of the spool, in records and in bytes; the oldest are deleted first.
+// Limits of the spool, in records and in bytes. The oldest records are deleted first.
 const (
 	SpoolSize  = 64
 	SpoolBytes = 1 << 20
 )
 
-// Keep writes a record to a spool that exists already. A record that can't be
-// written is lost.
+// Keep writes a record to the spool, if the spool's directory exists. If Keep fails, the record
+// is lost.
 func Keep(spool string, r Record) {
 	d, err := OpenDir(spool)
 	if err != nil {
@@ -65,8 +65,8 @@ func Keep(spool string, r Record) {
 	}
 }
 
-// Prune deletes the oldest records beyond limits of their number and their bytes. Several
-// processes may do so at once.
+// Prune deletes the oldest records until at most most records with mostBytes bytes are left.
+// Several processes may call Prune at once.
 func (d *Dir) Prune(most int, mostBytes int64) {
 	files := d.Files()
 	var bytes int64

@@ -13,36 +13,35 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Dir is an open directory of records, one a file, that root alone can access.
+// Dir is an open directory with one record in each file. Only root can access it.
 type Dir struct{ *os.Root }
 
-// File is a file of a Dir. Names sort by the time of the record.
+// File is a file of a Dir. Files sort by their names in the order of their records' times.
 type File struct {
 	Name string
 	Size int64
 }
 
-// Endings of the names. An unfinished file counts, so that one whose writer was
-// killed is deleted like any other.
+// The names end with these suffixes. A Dir lists unfinished files, too, so that Prune also
+// deletes a file whose writer was killed.
 const (
 	Unfinished = ".part"
 	Finished   = ".json"
 )
 
-// FileName returns the name of a record's file. A record without a time is the
-// oldest.
+// FileName returns the name of a record's file. A record without a time sorts before all others.
 func FileName(r Record, key string) string {
 	return fmt.Sprintf("%020d-%s%s", max(0, r.Time.UnixNano()), key, Finished)
 }
 
-// OpenDir opens a directory of records, mode 0700. Errors: fs.ErrNotExist.
+// OpenDir opens a directory of records, which must have mode 0700. Errors: fs.ErrNotExist.
 func OpenDir(path string) (*Dir, error) {
 	root, err := OpenPrivate(path, 0o700)
 	return &Dir{root}, err
 }
 
-// OpenPrivate opens a directory. It refuses a link, a directory of another user, and
-// one with more permissions than mode. Errors: fs.ErrNotExist.
+// OpenPrivate opens a directory. It refuses a symbolic link, a directory of another user, and a
+// directory with more permissions than mode. Errors: fs.ErrNotExist.
 func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	seen, err := os.Lstat(path)
 	if err != nil {
@@ -61,7 +60,7 @@ func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	return root, nil
 }
 
-// Files returns the files from the oldest to the youngest.
+// Files returns the files from the oldest to the newest.
 func (d *Dir) Files() (files []File) {
 	entries, err := fs.ReadDir(d.Root.FS(), ".")
 	if err != nil {
@@ -75,7 +74,7 @@ func (d *Dir) Files() (files []File) {
 	return files
 }
 
-// Write writes a record to a file of its own, as a whole or not at all.
+// Write writes a record to a new file. A failed Write leaves no file.
 func (d *Dir) Write(key string, r Record) error {
 	name, document := FileName(r, key), Encode(r)
 	if err := CheckName("a file's key", key, MaxUID); err != nil {
@@ -90,7 +89,7 @@ func (d *Dir) Write(key string, r Record) error {
 	return nil
 }
 
-// WriteFile writes a file as a whole or not at all.
+// WriteFile writes a file, and leaves no part of it after a failure.
 func WriteFile(root *os.Root, name string, content []byte) error {
 	part := name + Unfinished
 	err := root.WriteFile(part, content, 0o600)
@@ -98,12 +97,12 @@ func WriteFile(root *os.Root, name string, content []byte) error {
 		err = root.Rename(part, name)
 	}
 	if err != nil {
-		_ = root.Remove(part) // on a full disk, every byte counts
+		_ = root.Remove(part) // a part of a record would waste space on a full disk
 	}
 	return err
 }
 
-// Remove deletes a file. Another process may have deleted it before.
+// Remove deletes a file. It succeeds if another process has already deleted the file.
 func (d *Dir) Remove(f File) error {
 	if err := d.Root.Remove(f.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("deleting a record: %w", err)

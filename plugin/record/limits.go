@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Limits keep a record well below what a datagram may hold, and its names fit
-// for labels, files and URLs. Names of Kubernetes are as long as these.
+// These limits keep a record far below the size limit of a datagram, and let its names fit into
+// labels, file names and URLs. They match the limits of Kubernetes' names.
 const (
 	MaxSize      = 64 << 10
 	MaxMessage   = 2 << 10
@@ -22,7 +22,7 @@ const (
 	MaxUID       = 128
 	MaxSandbox   = 128
 	MaxBackend   = 32
-	MaxFault     = 256 // of a text that an error quotes
+	MaxFault     = 256 // bytes of a record's text that an error quotes
 )
 
 const Ellipsis = "…"
@@ -34,7 +34,7 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + Ellipsis
 }
 
-// fit cuts texts and leaves out names that are none, so that the record is read.
+// fit shortens texts and removes invalid names, so that the agent accepts the record.
 func (r Record) fit() Record {
 	r.Message = Cut(r.Message, MaxMessage)
 	r.Warnings, r.Notes = fitAll(r.Warnings), fitAll(r.Notes)
@@ -50,7 +50,7 @@ func (r Record) fit() Record {
 	return r
 }
 
-// fitAll returns the first texts, and each as long as it may be.
+// fitAll returns the first texts, each shortened to its limit.
 func fitAll(texts []string) (fitting []string) {
 	for _, text := range texts[:min(len(texts), MaxWarnings)] {
 		fitting = append(fitting, Cut(text, MaxWarning))
@@ -58,7 +58,7 @@ func fitAll(texts []string) (fitting []string) {
 	return fitting
 }
 
-// CheckPod returns why a pod's names are none of Kubernetes.
+// CheckPod returns an error if a field of the PodRef can't be a name or UID of Kubernetes.
 func CheckPod(p capture.PodRef) error {
 	return cmp.Or(
 		CheckName("pod.namespace", p.Namespace, MaxNamespace),
@@ -67,11 +67,11 @@ func CheckPod(p capture.PodRef) error {
 	)
 }
 
-// CheckName refuses a text with other characters than names and ids of Kubernetes and of
-// runtimes have, and a longer one. An empty text is allowed.
+// CheckName refuses a text that is longer than most, or that contains other characters than the
+// names and ids of Kubernetes and runtimes. It allows an empty text.
 func CheckName(field, text string, most int) error {
 	if len(text) <= most && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return nil
 	}
-	return fmt.Errorf("%s is %q: expected at most %d of letters, digits, dots, dashes, underscores", field, Cut(text, MaxFault/4), most)
+	return fmt.Errorf("%s is %q: expected at most %d letters, digits, dots, dashes, underscores", field, Cut(text, MaxFault/4), most)
 }

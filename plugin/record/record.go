@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record carries the result of an ADD from the plugin to the node agent: as
-// a datagram that the plugin sends without blocking and, where no agent received
-// it, as a file in the spool. The plugin never fails because of it. The guard
-// sends in the same way what it found of running pods.
+// Package record carries the result of an ADD from the plugin to the node agent. The plugin sends
+// a datagram without blocking or, if no agent receives it, writes a file to the spool. A failure
+// to do so never fails the ADD. The guard sends its findings about running pods in the same way.
 package record
 
 import (
@@ -13,27 +12,27 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Version is that of Record's form.
+// Version is the version of Record's format.
 const Version = 1
 
-// Canary is the sandbox id of the agent's own calls of the plugin. They are no ADDs of
-// a pod, and nothing is sent of them.
+// Canary is the sandbox id that the agent uses when it calls the plugin itself. Such a call is
+// not the ADD of a pod, so the plugin sends no record of it.
 const Canary = "canary"
 
 // Record is the result of one ADD, or of the guard's examination of a pod.
 type Record struct {
 	Version  int               `json:"version"`
-	Time     time.Time         `json:"time"` // when it began
+	Time     time.Time         `json:"time"` // the beginning of the ADD or examination
 	Pod      capture.PodRef    `json:"pod"`
-	Sandbox  string            `json:"sandbox"` // its id
+	Sandbox  string            `json:"sandbox"` // the sandbox's id
 	Verdict  Verdict           `json:"verdict"`
 	Reason   capture.Reason    `json:"reason,omitempty"`
 	Backend  string            `json:"backend,omitempty"`
-	Stamp    string            `json:"stamp,omitempty"` // of the rules that an ADD applied
-	Code     uint              `json:"code,omitempty"`  // of CNI, where the ADD failed
+	Stamp    string            `json:"stamp,omitempty"` // identifies the rules that an ADD applied
+	Code     uint              `json:"code,omitempty"`  // CNI's error code, if the ADD failed
 	Message  string            `json:"message,omitempty"`
 	Warnings []string          `json:"warnings,omitempty"`
-	Notes    []string          `json:"notes,omitempty"`  // on what the mesh's settings choose for every such pod
+	Notes    []string          `json:"notes,omitempty"`  // about decisions that the mesh's settings make for every such pod
 	Stages   map[Stage]float64 `json:"stages,omitempty"` // seconds
 }
 
@@ -45,7 +44,8 @@ func (r *Record) AddDuration(stage Stage, d time.Duration) {
 	r.Stages[stage] += d.Seconds()
 }
 
-// Encode returns nil for a record that is too large though its texts were cut.
+// Encode returns the JSON of a record, with its texts shortened. It returns nil if the record is
+// still too large.
 func Encode(r Record) []byte {
 	r.Version = Version
 	document, err := json.Marshal(r.fit())

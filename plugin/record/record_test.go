@@ -57,7 +57,7 @@ func TestEncode(t *testing.T) {
 	if just, more := Encode(Record{Stamp: long(stamp)}), Encode(Record{Stamp: long(stamp + 1)}); len(just) != MaxSize || more != nil {
 		t.Errorf("documents of %d and %d bytes", len(just), len(more))
 	}
-	if err, want := CheckPod(capture.PodRef{Namespace: "ns", Name: "a b", UID: "1"}), `pod.name is "a b": expected at most 253 of letters, digits, dots, dashes, underscores`; err == nil || err.Error() != want {
+	if err, want := CheckPod(capture.PodRef{Namespace: "ns", Name: "a b", UID: "1"}), `pod.name is "a b": expected at most 253 letters, digits, dots, dashes, underscores`; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 	if err := CheckName("x", long(MaxFault), 1); err == nil || !strings.Contains(err.Error(), `"`+long(MaxFault/4)+Ellipsis+`"`) {

@@ -2,12 +2,12 @@
 
 package record
 
-// Verdict is the result for the pod. The guard's own are in install/telemetry.
+// Verdict is the result for the pod. Package telemetry defines the guard's verdicts.
 type Verdict string
 
 const (
 	Captured Verdict = "captured"
-	Passed   Verdict = "passed" // not captured, by intention
+	Passed   Verdict = "passed" // intentionally not captured
 	Failed   Verdict = "failed"
 )
 
