@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust opens files and directories that only root can have written, in
-// directories that the operator allows.
+// Package trust opens files and directories that only root can have written, in directories that
+// the operator allows.
 package trust
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Untrusted is the error for a path outside the allowed directories, and for a file
-// in them that users other than root can write or that is not valid.
+// Untrusted is the error for a path outside the allowed directories. It is also the error for a
+// file in these directories that users other than root can write, or that is not valid.
 type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
@@ -27,8 +27,8 @@ func (u Untrusted) Error() string { return string(u) }
 // Untrustedf returns an Untrusted error.
 func Untrustedf(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
 
-// CheckPaths checks that the paths of a configuration are in allowed directories. It
-// opens none of them. Errors: Untrusted.
+// CheckPaths checks that the paths in a configuration are in allowed directories, and does not
+// open them. Errors: Untrusted.
 func CheckPaths(conf config.NetConf) error {
 	err := CheckPath("kubeconfig", conf.Kubeconfig)
 	if conf.AgentSocket != "" {
@@ -37,8 +37,8 @@ func CheckPaths(conf config.NetConf) error {
 	return err
 }
 
-// CheckPath returns an error if a configured file is not in an allowed directory;
-// see config.Directories.
+// CheckPath returns an error if a configured file is not in an allowed directory. See
+// config.Directories.
 func CheckPath(key, path string) error {
 	directory := filepath.Dir(path)
 	if slices.Contains(config.Directories(), directory) || directory == os.Getenv(config.DirectoryVariable) {
@@ -56,7 +56,7 @@ func CheckPath(key, path string) error {
 	return nil
 }
 
-// listedDirectories reads the optional list next to this executable.
+// listedDirectories reads config.DirectoriesFile, which is optional, next to this executable.
 func listedDirectories() (list string, directories []string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func listedDirectories() (list string, directories []string, err error) {
 	if err != nil {
 		return list, nil, fmt.Errorf("opening the plugin's own directory: %w", err)
 	}
-	defer func() { _ = root.Close() }() // it was only read from
+	defer func() { _ = root.Close() }() // a failed close loses nothing, because the directory was only read
 	content, err := Read(root, config.DirectoriesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil, nil
@@ -100,8 +100,8 @@ func OpenDirectory(directory string) (*os.Root, error) {
 // maxFile is the size limit of kubeconfigs, tokens and CA bundles.
 const maxFile = 1 << 20
 
-// Read reads a regular file that only root can write to. Symbolic links may
-// not lead out of root.
+// Read reads a regular file to which only root can write. Symbolic links may not lead out of
+// root.
 func Read(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
 	file, err := openWithin(root, name)
@@ -111,7 +111,7 @@ func Read(root *os.Root, name string) ([]byte, error) {
 	if err != nil {
 		return nil, Untrustedf("reading %s: %v", path, err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // a failed close loses nothing, because the file was only read
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
@@ -132,8 +132,8 @@ func Read(root *os.Root, name string) ([]byte, error) {
 	return data, nil
 }
 
-// openWithin follows symbolic links that stay in root. os.Root refuses absolute
-// ones, such as the kubelet's link to its current certificate.
+// openWithin opens a file, and follows symbolic links that stay in root. os.Root itself refuses
+// absolute links, such as the kubelet's link to its current certificate.
 func openWithin(root *os.Root, name string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK // opening a pipe must not block
 	file, err := root.OpenFile(name, flags, 0)
@@ -152,8 +152,8 @@ func openWithin(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(within, flags, 0)
 }
 
-// CheckOwner refuses a file of another user than this process's, which is root, and one
-// that grants other users a permission of the mask.
+// CheckOwner refuses a file that does not belong to this process's user, which is root, and a
+// file that grants other users a permission of the mask.
 func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch granted := info.Mode().Perm() & mask; {
@@ -171,7 +171,7 @@ func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	return nil
 }
 
-// checkOwner is CheckOwner for what configures the plugin. Errors: Untrusted.
+// checkOwner is CheckOwner for files that configure the plugin. Errors: Untrusted.
 func checkOwner(path string, info fs.FileInfo) error {
 	if err := CheckOwner(path, info, 0o022); err != nil {
 		return Untrusted(err.Error())
