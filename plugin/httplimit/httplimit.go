@@ -15,11 +15,11 @@ import (
 const (
 	MaxHeader = 64 << 10 // for http.Transport's MaxResponseHeaderBytes
 
-	// MaxObject has room for the JSON of the largest object that etcd stores (1.5 MiB).
+	// MaxObject exceeds the JSON of the largest object that etcd stores (1.5 MiB).
 	MaxObject = 4 << 20
 
-	// maxEvent is for each event of a watch, which has no limit in total: it lasts for
-	// minutes. It is more than the largest object that etcd stores takes.
+	// maxEvent limits each event of a watch. The watch itself has no limit, because it lasts for
+	// minutes. maxEvent exceeds the JSON of the largest object that etcd stores.
 	maxEvent = 16 << 20
 )
 
@@ -58,18 +58,19 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 type body struct {
 	io.ReadCloser
 	fault  TooLarge
-	events bool // it is a watch
-	length int  // so far, or of the current event
+	events bool // the response is a watch
+	length int  // bytes so far, or of the current event
 }
 
-// Read counts the bytes since the last line feed of a watch as one event: each JSON event
-// ends with one. Events in protobuf have line feeds, too; their length is limited by the
-// client's decoder, which reads it before the event.
+// Read counts the bytes since the last line feed of a watch as one event, because each JSON event
+// ends with a line feed. In protobuf, line feeds also occur within events, and the client's
+// decoder limits an event's length.
 func (b *body) Read(p []byte) (int, error) {
 	if b.length > b.fault.limit {
 		return 0, b.fault
 	}
-	// Reading one byte beyond the limit distinguishes a body of that size from a larger one.
+	// Read one byte more than the limit, to distinguish a body of exactly that size from a larger
+	// one.
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.fault.limit-b.length+1)])
 	b.length += n
 	if i := bytes.LastIndexByte(p[:n], '\n'); b.events && i >= 0 {
