@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nlsocket sends and receives netlink messages in the network namespace of the
-// calling thread. Its calls block the thread: the kernel answers at once, and to wait
-// by the runtime's poller costs a process that lives for milliseconds more than the
-// answer.
+// Package nlsocket sends and receives netlink messages in the network namespace of the calling
+// thread. Its calls block the thread, because the kernel answers at once. In a process that lives
+// for milliseconds, waiting by the runtime's poller would take longer than the answer.
 package nlsocket
 
 import (
@@ -16,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a netlink socket. Unlike mdlayher's, it returns a dump message by message,
-// so that a long dump needs little memory, and reads every acknowledgement of a batch.
+// Socket is a netlink socket. Unlike mdlayher's package, it returns a dump message by message, so
+// that a long dump needs little memory, and reads every acknowledgement of a batch.
 type Socket struct{ fd int }
 
 // receiveBuffer is the size of the largest part of a dump that the kernel sends.
@@ -30,8 +29,8 @@ func Dial(protocol int) (Socket, error) {
 		return Socket{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	s := Socket{fd}
-	// The kernel answers at once: the timeout ends the wait for an answer that
-	// never arrives. Acknowledgements arrive without a copy of the request.
+	// The timeout ends the wait for an answer that never arrives. Acknowledgements arrive without
+	// a copy of the request.
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
@@ -45,10 +44,10 @@ func Dial(protocol int) (Socket, error) {
 // Close closes the socket.
 func (s Socket) Close() { _ = unix.Close(s.fd) }
 
-// defaultSendBuffer is less than the kernel's default.
+// defaultSendBuffer is a size that every socket has, because the kernel's default is larger.
 const defaultSendBuffer = 64 << 10
 
-// Send sends messages in one call: the kernel has processed them when it returns.
+// Send sends messages in one call. The kernel has processed them when Send returns.
 func (s Socket) Send(messages []byte) error {
 	if len(messages) > defaultSendBuffer {
 		if err := s.growSendBuffer(2 * len(messages)); err != nil {
@@ -61,7 +60,8 @@ func (s Socket) Send(messages []byte) error {
 	return nil
 }
 
-// growSendBuffer exceeds the system's limit (net.core.wmem_max) where it may.
+// growSendBuffer sets the send buffer's size, beyond the system's limit (net.core.wmem_max) if
+// this process may exceed it.
 func (s Socket) growSendBuffer(size int) error {
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) == nil {
 		return nil
@@ -69,8 +69,8 @@ func (s Socket) growSendBuffer(size int) error {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
 }
 
-// Receive calls each for every received message until each returns false. A message's
-// data is valid during the call alone.
+// Receive calls each for every received message, until each returns false. A message's data is
+// valid only during the call.
 func (s Socket) Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error {
 	buffer := make([]byte, receiveBuffer)
 	for {
@@ -103,7 +103,7 @@ func AppendMessage(batch []byte, kind, flags uint16, sequence uint32, body []byt
 	return append(batch, make([]byte, -len(body)&(unix.NLMSG_ALIGNTO-1))...)
 }
 
-// AppendHeader appends the header of a message of a length, with its header.
+// AppendHeader appends the header of a message. length includes the header.
 func AppendHeader(batch []byte, length uint32, kind, flags uint16, sequence uint32) []byte {
 	order := binary.NativeEndian
 	batch = order.AppendUint32(batch, length)
@@ -113,8 +113,8 @@ func AppendHeader(batch []byte, length uint32, kind, flags uint16, sequence uint
 	return order.AppendUint32(batch, 0)
 }
 
-// ErrorOf returns the error in a message of the type NLMSG_ERROR or NLMSG_DONE, nil for
-// an acknowledgement.
+// ErrorOf returns the error in a message of the type NLMSG_ERROR or NLMSG_DONE, or nil for an
+// acknowledgement.
 func ErrorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil
