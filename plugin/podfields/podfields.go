@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podfields returns the fields of Kubernetes' Pod that decide about a pod's
-// capture. Only the programs that read pods from the API server link it.
+// Package podfields returns the fields of Kubernetes' Pod that decide about a pod's capture. Only
+// programs that read pods from the API server link it.
 package podfields
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Of returns the fields that decide.
+// Of returns the fields of a pod that decide about its capture.
 func Of(pod *corev1.Pod) capture.Pod {
 	var p capture.Pod
 	if class := pod.Spec.RuntimeClassName; class != nil {
@@ -45,8 +45,8 @@ func Of(pod *corev1.Pod) capture.Pod {
 	return p.With(pod.Labels, pod.Annotations)
 }
 
-// HasController reports whether a controller would replace the pod. A static pod is
-// controlled by its Node, which replaces none.
+// HasController reports whether a controller would replace the pod. A static pod's controller is
+// its Node, which does not replace it.
 func HasController(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "Node"
@@ -62,7 +62,8 @@ func effectiveID(own, shared *int64) capture.ID {
 	return capture.ID{}
 }
 
-// groupsOf returns the groups of the pod's processes. A pod can list a hundred thousand.
+// groupsOf returns the supplementary groups of the pod's processes, of which a pod can list
+// 100,000.
 func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 	if sc.FSGroup != nil {
 		groups = append(groups, *sc.FSGroup)
@@ -73,10 +74,10 @@ func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 	return groups
 }
 
-// hasNetAdmin reports whether a container can change the network namespace. It
-// compares bytes with the spellings that Kubernetes documents. Runtimes accept
-// others, as containerd upper-cases by Unicode and CRI-O accepts lower case; but
-// admission policies compare strings, and a pod that bypasses them must stay captured.
+// hasNetAdmin reports whether a container can change the network namespace. It accepts only the
+// spellings that Kubernetes documents. Runtimes accept more spellings: containerd upper-cases by
+// Unicode, and CRI-O accepts lower case. But admission policies compare strings, and a pod that
+// bypasses such a policy must stay captured.
 func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	if sc.Privileged != nil && *sc.Privileged {
 		return true
@@ -86,9 +87,9 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	})
 }
 
-// hasNetRaw reports whether a container can send past netfilter. Some runtimes grant NET_RAW
-// to each container that does not drop it. Other than hasNetAdmin, it accepts all spellings
-// of an added capability that runtimes do.
+// hasNetRaw reports whether a container can send packets past netfilter. Some runtimes grant
+// NET_RAW to each container that does not drop it. Unlike hasNetAdmin, hasNetRaw accepts all
+// spellings of an added capability that runtimes accept.
 func hasNetRaw(sc *corev1.SecurityContext) bool {
 	named := func(names ...string) func(corev1.Capability) bool {
 		return func(c corev1.Capability) bool {
@@ -100,8 +101,8 @@ func hasNetRaw(sc *corev1.SecurityContext) bool {
 		slices.ContainsFunc(sc.Capabilities.Add, named("NET_RAW", "NET_ADMIN", "ALL"))
 }
 
-// proxyType returns the role from the proxy's arguments, "proxy sidecar …", or "" for
-// a custom command line.
+// proxyType returns the proxy's role from its arguments, such as "sidecar" from "proxy sidecar
+// …", or "" for a custom command line.
 func proxyType(args []string) string {
 	if len(args) >= 2 && args[0] == "proxy" {
 		return config.Shortened(args[1])
@@ -113,7 +114,7 @@ func proxyEnv(variables []corev1.EnvVar) map[string]string {
 	env := map[string]string{}
 	for _, v := range variables {
 		if capture.DecidesAsVariable(v.Name) {
-			env[v.Name] = config.Shortened(v.Value) // the last one wins, as in the kubelet
+			env[v.Name] = config.Shortened(v.Value) // the last variable of a name wins, as in the kubelet
 		}
 	}
 	return env
