@@ -15,24 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Agent is the node agent's socket for requests of pods.
+// Agent is the socket at which the node agent answers requests for pods.
 type Agent struct {
 	Socket        string
-	AcceptTimeout time.Duration // acceptTimeout if 0; tests are the agent, too, and set a longer one
+	AcceptTimeout time.Duration // 0 means acceptTimeout; tests, which also play the agent, set a longer timeout
 }
 
-// acceptTimeout is for the byte with which the agent begins to serve a connection. An
-// agent that is stopped accepts none, though the kernel does.
+// acceptTimeout limits the wait for the byte with which the agent begins to serve a connection.
+// If the agent is stopped, this byte does not arrive, although the kernel accepts the connection.
 const acceptTimeout = 100 * time.Millisecond
 
-// notServing is the error of an agent that began to serve no request: it does not
-// run, is stopped, or serves as many connections as it may.
+// notServing is the error for an agent that did not begin to serve the request: the agent does
+// not run, is stopped, or serves its maximum of connections.
 type notServing struct{ error }
 
 func (n notServing) Unwrap() error { return n.error }
 
-// Ask sends one request. It waits for the answer until ctx ends. Errors: *Fault; any
-// other means that the agent did not answer.
+// Ask sends one request, and waits for the answer until ctx ends. Errors: *Fault. Any other error
+// means that the agent did not answer.
 func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return a.ask(ctx, request) })
 	if err != nil {
@@ -41,7 +41,7 @@ func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	return answer, nil
 }
 
-// Ping returns why the agent can't answer requests, nil if it can.
+// Ping returns nil if the agent can answer requests, and otherwise the reason.
 func (a Agent) Ping(ctx context.Context) error {
 	_, err := a.Ask(ctx, Request{})
 	return err
@@ -61,7 +61,7 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 	if err := waitForService(conn.(*net.UnixConn), cmp.Or(a.AcceptTimeout, acceptTimeout)); err != nil {
 		return Answer{}, notServing{err}
 	}
-	if err := ctx.Err(); err != nil { // its deadline may have been replaced
+	if err := ctx.Err(); err != nil { // waitForService may have replaced the deadline that the end of ctx set
 		return Answer{}, err
 	}
 	if err := WriteMessage(conn, document); err != nil {
@@ -74,8 +74,8 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 	return ParseAnswer(received, request)
 }
 
-// waitForService checks that the agent belongs to this process's user, as root's
-// plugin and agent do, and that it serves the connection.
+// waitForService checks that the agent runs as this process's user, which is root for the plugin
+// and the agent, and that the agent serves the connection.
 func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	uid, err := PeerUID(conn)
 	if err != nil {
@@ -97,8 +97,8 @@ func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	return conn.SetReadDeadline(time.Time{})
 }
 
-// PeerUID returns the user of the process at the other end of a connection. Root of
-// another user namespace has another uid here.
+// PeerUID returns the user of the process at the other end of a connection. Root of another user
+// namespace has another uid than 0 here.
 func PeerUID(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// hedgeDelay is for the agent's answer: after it, the API server is asked, too.
+	// hedgeDelay is the time after which a lookup also asks the API server, if the agent has not
+	// answered.
 	hedgeDelay = time.Second
 
-	agentTimeout = 12 * time.Second // the agent's own for a read from the API server is shorter
-	apiTimeout   = 3 * time.Second  // including the program's start and the connection
+	agentTimeout = 12 * time.Second // longer than the agent's own limit for a read from the API server
+	apiTimeout   = 3 * time.Second  // includes the program's start and the connection
 )
 
-// failedAttempt has the error of each way that was tried.
+// failedAttempt has the error of each way that the attempt tried.
 type failedAttempt struct{ agent, api error }
 
-// attempt asks the agent, and the API server once the agent has failed or has not
-// answered for hedgeDelay. The first pod counts.
+// attempt asks the agent. It asks the API server, too, if the agent fails or has not answered
+// after hedgeDelay. It returns the first answer that contains a pod.
 func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAttempt) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends what is still asked
+	defer cancel() // cancels the request that has not been answered
 	var failed failedAttempt
 	var agent, api <-chan outcome
 	hedge := time.NewTimer(hedgeDelay)
@@ -48,7 +49,7 @@ func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAtt
 				return got.answer, failedAttempt{}
 			}
 			agent, failed.agent = nil, got.err
-			if !IsGone(got.err) { // the agent has read it from the API server
+			if !IsGone(got.err) { // the agent has read the pod from the API server
 				askAPI()
 			}
 		case got := <-api:
@@ -66,7 +67,7 @@ type outcome struct {
 	err    error
 }
 
-// start asks in the background.
+// start calls ask in the background.
 func start(ctx context.Context, timeout time.Duration, request Request, ask func(context.Context, Request) (Answer, error)) <-chan outcome {
 	answered := make(chan outcome, 1)
 	go func() {
@@ -82,8 +83,8 @@ func (f failedAttempt) isNone() bool { return f.agent == nil && f.api == nil }
 
 func (f failedAttempt) join() error { return errors.Join(f.agent, f.api) }
 
-// isFinal reports whether retries fail until an operator intervenes. An agent that
-// does not serve may be starting; on a node without credentials it is waited for.
+// isFinal reports whether retries fail until an operator intervenes. An agent that does not serve
+// may be starting, so on a node without credentials the lookup waits for it.
 func (f failedAttempt) isFinal() bool {
 	apiFinal := isFault(f.api, Refused, NoCredentials)
 	switch _, notServing := errors.AsType[notServing](f.agent); {
@@ -95,7 +96,7 @@ func (f failedAttempt) isFinal() bool {
 	return false
 }
 
-// retryAfter returns the longest delay that the API server asked for.
+// retryAfter returns the longest delay that the API server requested.
 func (f failedAttempt) retryAfter() (longest time.Duration) {
 	for _, err := range []error{f.agent, f.api} {
 		if fault, ok := errors.AsType[*Fault](err); ok {

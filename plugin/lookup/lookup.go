@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lookup asks for one pod: the node agent first, which watches its node's
-// pods, then the API server, by executing capture-cni-lookup.
+// Package lookup reads one pod. It asks first the node agent, which watches its node's pods, and
+// then the API server, by executing capture-cni-lookup.
 package lookup
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Error is a failed lookup. The runtime may retry the ADD.
+// Error is the error of a failed lookup. The runtime may retry the ADD.
 type Error struct{ Err error }
 
 func (e Error) Error() string { return e.Err.Error() }
@@ -24,10 +24,10 @@ func (e Error) Unwrap() error { return e.Err }
 
 // Lookup holds the settings of pod lookups.
 type Lookup struct {
-	Agent         Agent         // without a Socket for none
+	Agent         Agent         // has no Socket if only the API server should be asked
 	Program       string        // path of capture-cni-lookup; see ProgramPath
-	Directory     string        // of the credentials
-	Timeout       time.Duration // including retries
+	Directory     string        // directory of the credentials
+	Timeout       time.Duration // limit for one lookup, including retries
 	SingleAttempt bool
 	Log           *slog.Logger
 }
@@ -37,9 +37,9 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// Pod asks for one pod until it has an answer, the timeout has passed, or retries are
-// of no use. Without a UID in want, the answer is what the API server has at this
-// moment. Errors: trust.Untrusted; Error.
+// Pod looks up one pod, until it has an answer, the timeout has passed, or retries can't help. If
+// want has no UID, Pod returns the pod that the API server has now. Errors: trust.Untrusted;
+// Error.
 func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -53,7 +53,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 		if fault, ok := errors.AsType[*Fault](failed.api); ok && fault.Kind == Untrusted {
 			return Answer{}, trust.Untrusted(failed.api.Error())
 		}
-		// The error of an attempt that the deadline canceled does not name the cause.
+		// If the deadline canceled this attempt, its error does not name the cause, so the error
+		// of the attempt before stays.
 		if last.isNone() || within.Err() == nil {
 			last = failed
 		}
@@ -76,8 +77,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	}
 }
 
-// CheckWays returns why pods could not be looked up at this moment, nil if at least
-// one of the ways is open. It sends no request to the API server.
+// CheckWays returns nil if at least one way to look up pods works, and otherwise the reasons. It
+// sends no request to the API server.
 func (l Lookup) CheckWays(ctx context.Context) error {
 	var agent error
 	if l.Agent.Socket != "" {
@@ -97,8 +98,8 @@ func (l Lookup) CheckWays(ctx context.Context) error {
 // backoff is the pause before the next retry, without jitter.
 type backoff time.Duration
 
-// next returns the pause, at least as long as an overloaded API server asks for, and
-// doubles the next one. Jitter spreads the retries of many pods over time.
+// next returns the pause, and doubles the following one. The pause is at least as long as an
+// overloaded API server asked for. Jitter spreads the retries of many pods over time.
 func (b *backoff) next(asked time.Duration) time.Duration {
 	pause := time.Duration(*b)
 	*b = backoff(min(2*pause, maxBackoff))

@@ -13,86 +13,86 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Accepted is the byte that the agent sends when it begins to serve a connection. A
-// connection without it is one that only the kernel has accepted.
+// Accepted is the byte that the agent sends when it begins to serve a connection. Without this
+// byte, only the kernel has accepted the connection.
 const Accepted byte = 0x06
 
-// Limits of messages, in bytes. An answer holds the annotations of one pod, which
-// Kubernetes limits to 256 KiB, escaped as JSON.
+// Limits of messages, in bytes. An answer contains one pod's annotations, escaped as JSON.
+// Kubernetes limits them to 256 KiB.
 const (
 	MaxRequest = 4 << 10
 	MaxAnswer  = 4 << 20
 )
 
-// Request asks the agent, or capture-cni-lookup, for one pod. Without a name it asks
-// whether one could be read: whether the agent has read its node's pods, or whether
-// the credentials are valid as far as the program can tell without the API server.
+// Request asks the agent, or capture-cni-lookup, for one pod. A request without a pod's name asks
+// whether a lookup would work: whether the agent has read its node's pods, or whether the
+// credentials are valid, as far as the program can tell without the API server.
 type Request struct {
 	Version int            `json:"version"` // the caller's capture.PodVersion
 	Pod     capture.PodRef `json:"pod"`
-	Digest  string         `json:"digest,omitempty"` // of the answer that the caller has already
+	Digest  string         `json:"digest,omitempty"` // of the answer that the caller already has
 
 	// Injected, in a request that names no pod, asks the agent for Answer.Injected.
 	Injected bool `json:"injected,omitempty"`
 
-	// Only for capture-cni-lookup.
+	// The fields below are only for capture-cni-lookup.
 	Directory string `json:"directory,omitempty"` // of the credentials
-	Attempt   int    `json:"attempt,omitempty"`   // from 1; each begins with the next address of the API server
+	Attempt   int    `json:"attempt,omitempty"`   // from 1; each attempt begins with the next address of the API server
 }
 
-// Answer is the pod, or a fault.
+// Answer contains the pod, or a fault.
 type Answer struct {
 	Version       int          `json:"version"` // capture.PodVersion of the program that answers
 	UID           string       `json:"uid,omitempty"`
 	HasController bool         `json:"hasController,omitempty"` // a controller would replace the pod
 	Pod           *capture.Pod `json:"pod,omitempty"`
-	Digest        string       `json:"digest,omitempty"`    // of all of the above; only the agent sets it
-	Unchanged     bool         `json:"unchanged,omitempty"` // the request's digest is the pod's: nothing else is set
-	Injected      []string     `json:"injected,omitempty"`  // UIDs of the node's pods that are injected now and not exempt by themselves
+	Digest        string       `json:"digest,omitempty"`    // of all fields above; only the agent sets it
+	Unchanged     bool         `json:"unchanged,omitempty"` // the pod still has the request's digest, so no other field is set
+	Injected      []string     `json:"injected,omitempty"`  // UIDs of the node's pods that are injected and not exempt by their fields
 	Fault         *Fault       `json:"fault,omitempty"`
 }
 
-// FaultKind decides what follows a fault.
+// FaultKind decides how the caller continues after a fault.
 type FaultKind string
 
 const (
-	// Gone: the API server has no such pod, or another one of that name. It may have
-	// it later.
+	// Gone means that the API server has no such pod now, or has another pod of that name.
 	Gone FaultKind = "gone"
-	// Failed: a retry may help.
+	// Failed means that a retry may help.
 	Failed FaultKind = "failed"
-	// Refused: every retry fails until an operator intervenes.
+	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted: users other than root can write the credentials, or they are not valid.
+	// Untrusted means that users other than root can write the credentials, or that they are not
+	// valid.
 	Untrusted FaultKind = "untrusted"
-	// NoCredentials: there are none on this node.
+	// NoCredentials means that this node has no credentials.
 	NoCredentials FaultKind = "noCredentials"
 )
 
-// Fault is why there is no pod.
+// Fault says why an answer contains no pod.
 type Fault struct {
 	Kind       FaultKind     `json:"kind"`
 	Message    string        `json:"message"`
-	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; what an overloaded API server asks for
+	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; the delay that an overloaded API server requests
 }
 
 func (f *Fault) Error() string { return f.Message }
 
-// IsGone reports whether a lookup failed because the pod does not exist, or not with
-// that UID.
+// IsGone reports whether a lookup failed because no pod with that name and UID exists.
 func IsGone(err error) bool {
 	fault, ok := errors.AsType[*Fault](err)
 	return ok && fault.Kind == Gone
 }
 
-// WriteMessage writes a JSON document after its length: 4 bytes, the highest first.
+// WriteMessage writes the length of a JSON document, as 4 bytes in big-endian order, and then the
+// document.
 func WriteMessage(w io.Writer, document []byte) error {
 	framed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(document)), uint32(len(document)))
 	_, err := w.Write(append(framed, document...))
 	return err
 }
 
-// ReadMessage reads what WriteMessage wrote, of at most limit bytes.
+// ReadMessage reads a document that WriteMessage wrote. It refuses more than limit bytes.
 func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -107,8 +107,8 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	return document, err
 }
 
-// otherVersion is the version of the program that answered a request of another version. It
-// says nothing else.
+// otherVersion is the version of a program that does not know the request's version, and answers
+// only with its own.
 type otherVersion int
 
 func (v otherVersion) Error() string {
@@ -116,8 +116,9 @@ func (v otherVersion) Error() string {
 		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
 }
 
-// inTheirVersion asks in today's version, and then in that of an earlier release: this process
-// may run while an agent replaces the programs.
+// inTheirVersion sends a request in this release's version. If the program answers with an
+// earlier version, inTheirVersion repeats the request in that one, because this process may run
+// while an agent replaces the programs.
 func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
 	request.Version = capture.PodVersion
 	answer, err := ask(request)
@@ -146,7 +147,7 @@ func ParseAnswer(document []byte, request Request) (Answer, error) {
 	case request.Pod.UID != "" && request.Pod.UID != answer.UID:
 		return Answer{}, fmt.Errorf("reading the answer: it has the pod with UID %s, expected %s", answer.UID, request.Pod.UID)
 	}
-	if answer.Version < capture.PodVersion && capture.Fenced(answer.Pod.Annotations) { // that release leaves out its values
+	if answer.Version < capture.PodVersion && capture.Fenced(answer.Pod.Annotations) { // it omits the fence's values
 		return Answer{}, otherVersion(answer.Version)
 	}
 	answer.Pod.Complete(answer.Version)

@@ -17,20 +17,21 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// ProgramPath returns where capture-cni-lookup is installed: next to this executable.
+// ProgramPath returns the path of capture-cni-lookup, which is next to this executable.
 func ProgramPath() string {
 	executable, err := os.Executable()
 	if err != nil {
-		return config.LookupProgram // which is not found
+		return config.LookupProgram // a path that does not exist
 	}
 	return filepath.Join(filepath.Dir(executable), config.LookupProgram)
 }
 
-// maxErrorOutput limits what an error repeats of the program's stderr.
+// maxErrorOutput limits the bytes of the program's stderr that an error repeats.
 const maxErrorOutput = 512
 
-// askProgram executes capture-cni-lookup with no variable but the one by which the operator
-// allows a directory. Errors: *Fault; any other means that the program did not answer.
+// askProgram executes capture-cni-lookup. The program's only environment variable is
+// config.DirectoryVariable. Errors: *Fault. Any other error means that the program did not
+// answer.
 func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
 	request.Directory = l.Directory
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return l.execute(ctx, request) })
@@ -50,22 +51,23 @@ func (l Lookup) execute(ctx context.Context, request Request) (Answer, error) {
 	}
 	stdout, stderr := &bounded{limit: MaxAnswer}, &bounded{limit: maxErrorOutput}
 	command := exec.CommandContext(ctx, l.Program)
-	command.Env = []string{} // nil would be this process's own
+	command.Env = []string{} // nil would mean this process's environment
 	if directory, ok := os.LookupEnv(config.DirectoryVariable); ok {
 		command.Env = append(command.Env, config.DirectoryVariable+"="+directory)
 	}
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(document), stdout, stderr
-	command.WaitDelay = time.Second // for a child that holds the pipes open
+	command.WaitDelay = time.Second // ends the wait for a child that holds the pipes open
 	if err := command.Run(); err != nil {
 		return Answer{}, fmt.Errorf("executing %s: %w", l.Program, errors.Join(ctx.Err(), stdout.overflow, err, stderr.text()))
 	}
 	return ParseAnswer(stdout.content.Bytes(), request)
 }
 
-// Uninstalled is part of an error that a removal before the nodes were cleaned can cause.
+// Uninstalled is the hint in errors that occur if capture-cni was removed before its nodes were
+// cleaned.
 const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
 
-// checkProgram returns a Fault if there are no credentials or no program on this node.
+// checkProgram returns a Fault if this node has no credentials or no program.
 func (l Lookup) checkProgram() error {
 	for _, path := range []string{filepath.Join(l.Directory, config.KubeconfigName), l.Program} {
 		_, err := os.Stat(path)
@@ -84,10 +86,10 @@ func (l Lookup) checkProgram() error {
 type bounded struct {
 	content  bytes.Buffer
 	limit    int
-	overflow error // for more than that
+	overflow error // set after more output than limit
 }
 
-// Write implements io.Writer. It fails beyond the limit, which ends the program.
+// Write implements io.Writer. It fails beyond the limit, and then the program ends.
 func (b *bounded) Write(p []byte) (int, error) {
 	n, _ := b.content.Write(p[:min(len(p), b.limit-b.content.Len())])
 	if n < len(p) {
@@ -96,7 +98,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, b.overflow
 }
 
-// text returns what was written as an error, nil for nothing.
+// text returns the written text as an error, or nil if nothing was written.
 func (b *bounded) text() error {
 	if b.content.Len() == 0 {
 		return nil
