@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni is a chained CNI plugin. It runs after the plugins that set
-// up a pod's interfaces and installs the rules that redirect the pod's traffic to
-// its sidecar proxy. For pods outside the mesh it installs none.
+// Command capture-cni is a chained CNI plugin. It runs after the plugins that set up a pod's
+// interfaces, and installs the rules that redirect the pod's traffic to its sidecar proxy. For
+// pods outside the mesh it installs no rules.
 package main
 
 import (
@@ -22,8 +22,8 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
-	// One call is one sequence of steps that takes milliseconds: more processors would
-	// only hand it around.
+	// A call takes milliseconds, and its steps follow each other, so more processors would only
+	// move the process from one to another.
 	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()
 	if err != nil {
@@ -33,8 +33,8 @@ func main() {
 	os.Exit(verbs.Run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// claimStdout returns the stdout that the runtime reads the result from. Anything
-// else that this process writes to file descriptor 1 goes to stderr.
+// claimStdout returns the stdout from which the runtime reads the result. Everything else that
+// this process writes to file descriptor 1 goes to stderr.
 func claimStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
