@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni-lookup reads one pod from the API server, for the plugin
-// capture-cni, which executes it while the node agent does not answer. It reads a
-// request on stdin and writes the answer to stdout.
+// Command capture-cni-lookup reads one pod from the API server. The plugin capture-cni executes
+// it if the node agent does not answer. It reads a request from stdin, and writes the answer to
+// stdout.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// timeout is for a caller that does not end the program.
+// timeout ends the program if its caller does not.
 const timeout = 10 * time.Second
 
 func main() {
@@ -40,15 +40,16 @@ func main() {
 	}
 }
 
-// refuse answers a runtime. This program lies next to the runtime's plugins, so a network
-// configuration can name it as one. DEL must not keep a pod from being removed.
+// refuse answers a runtime that calls this program as a CNI plugin. A network configuration can
+// name it, because it is in the directory of the runtime's plugins. refuse lets DEL succeed,
+// because a failing DEL would prevent the pod's removal.
 func refuse(command string, stdout io.Writer) (status int) {
 	if command == "DEL" {
 		return 0
 	}
 	fault := types.NewError(types.ErrInvalidNetworkConfig,
 		`capture-cni-lookup is no CNI plugin: expected the type "capture-cni" in the network configuration`, "")
-	_ = json.NewEncoder(stdout).Encode(fault) // the status says enough where this fails
+	_ = json.NewEncoder(stdout).Encode(fault) // if this fails, the exit status still shows the error
 	return 1
 }
 
@@ -65,9 +66,9 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 	return nil
 }
 
-// lookUp reads the pod with credentials of an allowed directory, and opens no other. It also
-// answers an earlier release's plugin, which runs next to this program while an agent replaces
-// both, except about a fenced pod: that plugin would leave the fence out.
+// lookUp reads the pod with the credentials in an allowed directory. It also answers the plugin
+// of an earlier release, which can call this program while an agent replaces both. It refuses to
+// answer such a plugin about a fenced pod, because that plugin would omit the fence.
 func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) {
 	if asked := request.Version; asked >= capture.OldestPodVersion && asked < capture.PodVersion {
 		request.Version = capture.PodVersion

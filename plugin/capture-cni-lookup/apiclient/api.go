@@ -23,10 +23,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// dialTimeout is for one address of the API server.
+// dialTimeout limits the connection to one address of the API server.
 const dialTimeout = 2 * time.Second
 
-// restClient returns a client for pods alone: linking the whole clientset would
+// restClient returns a client that only knows pods, because linking the whole clientset would
 // triple the program's start-up time.
 func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
@@ -35,7 +35,7 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	config := &rest.Config{
 		Host:    e.server.String(),
 		APIPath: "/api",
-		QPS:     -1, // one request per attempt needs no limiter
+		QPS:     -1, // a program that sends one request needs no limiter
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,
 			NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
@@ -45,7 +45,7 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	}
 	transport := httplimit.Transport(&http.Transport{
 		DialContext:            dialer{attempt}.dial,
-		TLSClientConfig:        e.tls, // and no Proxy: traffic to the API server takes none
+		TLSClientConfig:        e.tls, // without a Proxy, because traffic to the API server uses none
 		MaxResponseHeaderBytes: httplimit.MaxHeader,
 	}, httplimit.MaxObject)
 	client, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: transport})
@@ -55,8 +55,8 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// dialer tries the addresses of the server in turn, each for dialTimeout at most.
-// Each attempt begins with the next address.
+// dialer tries the server's addresses in turn, each for at most dialTimeout. Each attempt begins
+// with the next address.
 type dialer struct{ attempt int }
 
 func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -80,7 +80,7 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, errors.Join(faults...)
 }
 
-// apiError is a failed request, with the endpoint for withHint.
+// apiError is the error of a failed request, with the endpoint for withHint.
 type apiError struct {
 	error
 	endpoint endpoint
@@ -88,7 +88,7 @@ type apiError struct {
 
 func (e apiError) Unwrap() error { return e.error }
 
-// withHint adds to a failed request what an operator can do about it.
+// withHint adds the operator's next step to the error of a failed request.
 func withHint(err error) error {
 	failed, ok := errors.AsType[apiError](err)
 	if !ok {
@@ -101,7 +101,7 @@ func withHint(err error) error {
 			err, at.credentialsFile, lookup.Uninstalled)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: the user of %s needs the permission \"get pods\". %s", err, at.credentialsFile, lookup.Uninstalled)
-	case invalid.Reason == x509.Expired: // or not valid yet
+	case invalid.Reason == x509.Expired: // this reason also means that the certificate is not valid yet
 		return fmt.Errorf("%w: check the clocks of this node and of the API server", err)
 	case isCertificateError(err):
 		return fmt.Errorf("%w: check that the kubeconfig has the certificate authority of %s", err, at.server)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiclient reads one pod from the API server, with credentials from files that
-// only root can have written.
+// Package apiclient reads one pod from the API server. It uses credentials from files that only
+// root can have written.
 package apiclient
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Answer reads the pod of a request once; without a name, only the credentials. The
-// fault of its answer names the cause and what an operator can do about it.
+// Answer reads the requested pod once. For a request without a pod's name, it only reads the
+// credentials. A fault in the answer names the cause and the operator's next step.
 func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if request.Version != capture.PodVersion {
-		return answer // the version is the answer
+		return answer // the version is the whole answer
 	}
 	e, err := loadKubeconfig(request.Directory)
 	if err == nil && request.Pod.Name != "" {
@@ -43,14 +43,14 @@ func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 	return answer
 }
 
-// AnswerOf returns the answer of a pod, without a digest.
+// AnswerOf returns the answer that contains a pod, without a digest.
 func AnswerOf(pod *corev1.Pod) lookup.Answer {
 	fields := podfields.Of(pod)
 	return lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
 }
 
-// read may take the first attempt's pod from the API server's cache. If the cache
-// does not have it, the pod is read from etcd.
+// read allows the first attempt to get the pod from the API server's cache. If the cache does not
+// have the pod, read gets it from etcd.
 func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod, error) {
 	client, err := restClient(e, max(request.Attempt, 1))
 	if err != nil {
@@ -65,7 +65,7 @@ func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod,
 	return readOnce(ctx, client, e, request.Pod, false)
 }
 
-// readOnce sends one GET. A cached answer may be as old as the API server's cache.
+// readOnce sends one GET. If cached is set, the answer can be as old as the API server's cache.
 func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want capture.PodRef, cached bool) (*corev1.Pod, error) {
 	request := client.Get().Namespace(want.Namespace).Resource("pods").Name(want.Name).MaxRetries(0)
 	if cached {
@@ -81,7 +81,8 @@ func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want cap
 	return pod, CheckUID(want, string(pod.UID))
 }
 
-// CheckUID returns an error for an earlier or later pod of the same name.
+// CheckUID returns an error if the pod that was found is an earlier or later pod of the same
+// name.
 func CheckUID(want capture.PodRef, found string) error {
 	if want.UID == "" || want.UID == found {
 		return nil
@@ -95,7 +96,7 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
-// faultOf is FaultOf for a read with the credentials on the node.
+// faultOf is FaultOf for a read that used the credentials on the node.
 func faultOf(err error) *lookup.Fault {
 	fault := FaultOf(err)
 	fault.Message = withHint(err).Error()
@@ -111,7 +112,7 @@ func faultOf(err error) *lookup.Fault {
 	return fault
 }
 
-// FaultOf returns what follows from a failed read of a pod.
+// FaultOf returns the fault that describes a failed read of a pod.
 func FaultOf(err error) *lookup.Fault {
 	fault := &lookup.Fault{Kind: lookup.Failed, Message: err.Error()}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -127,8 +128,8 @@ func FaultOf(err error) *lookup.Fault {
 	return fault
 }
 
-// isFinal reports whether a code of the API server says that retries fail until an operator
-// intervenes.
+// isFinal reports whether a status code of the API server means that retries fail until an
+// operator intervenes.
 func isFinal(code int32) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:

@@ -20,22 +20,22 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// endpoint is an API server and the plugin's credentials for it.
+// endpoint contains the API server's address and the plugin's credentials.
 type endpoint struct {
 	server          *url.URL
 	tls             *tls.Config
 	token           string
-	credentialsFile string // where the token is from, for messages
+	credentialsFile string // the file of the token, for messages
 }
 
-// loadKubeconfig reads the kubeconfig of a directory and the files there that it
-// names. It does not read the environment, runs no credential plugin and requires
-// TLS verification. Errors: trust.Untrusted; fs.ErrNotExist.
+// loadKubeconfig reads a directory's kubeconfig, and the files in that directory that the
+// kubeconfig names. It reads no environment variables, runs no credential plugin and requires TLS
+// verification. Errors: trust.Untrusted; fs.ErrNotExist.
 func loadKubeconfig(directory string) (endpoint, error) {
 	path := filepath.Join(directory, config.KubeconfigName)
 	root, err := trust.OpenDirectory(directory)
 	if err == nil {
-		defer func() { _ = root.Close() }() // it was only read from
+		defer func() { _ = root.Close() }() // a failed close loses nothing, because the directory was only read
 		var data []byte
 		if data, err = trust.Read(root, config.KubeconfigName); err == nil {
 			return parseKubeconfig(root, data)
@@ -99,8 +99,8 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 // kubeconfig reads files that a kubeconfig names from the kubeconfig's directory.
 type kubeconfig struct{ root *os.Root }
 
-// checkNames refuses files outside the directory before any file is opened:
-// otherwise a kubeconfig could send another file's token to its server.
+// checkNames refuses files outside the directory before any file is opened, because a kubeconfig
+// could otherwise send another file's token to its server.
 func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
 	var errs []error
 	for _, file := range []struct{ key, path string }{
@@ -116,8 +116,8 @@ func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 	return errors.Join(errs...)
 }
 
-// relative returns a path relative to the directory. It begins with .. if the path
-// is outside.
+// relative returns a path relative to the directory. It begins with .. if the path is outside the
+// directory.
 func (k kubeconfig) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
@@ -129,7 +129,7 @@ func (k kubeconfig) relative(path string) string {
 	return within
 }
 
-// inlineOrFile returns the inline data if there is any, else the content of the file.
+// inlineOrFile returns the inline data, or the file's content if there is no inline data.
 func (k kubeconfig) inlineOrFile(inline []byte, path string) ([]byte, error) {
 	if len(inline) > 0 || path == "" {
 		return inline, nil
