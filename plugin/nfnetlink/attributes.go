@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes holds the attributes of one netlink message, by type. The bytes
-// belong to the message: code that keeps them for longer copies them.
+// Attributes holds the attributes of one netlink message, by type. The bytes belong to the message, so
+// code that keeps them for longer copies them.
 type Attributes map[uint16][]byte
 
-// Family is the key of the family, which the message's header holds; no
+// Family is the key under which Attributes has the family from the message's header, because no
 // attribute has the type 0.
 const Family = 0
 
 var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
 
-// EachAttribute visits the attributes in data without copying them: a pod's sets
-// can hold tens of thousands. See struct nlattr in netlink(7).
+// EachAttribute visits the attributes in data without copying them, because a pod's sets can contain
+// tens of thousands. See struct nlattr in netlink(7).
 func EachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
 	const header, alignment = 4, 4
 	for len(data) > 0 {
@@ -68,11 +68,10 @@ func parseMessage(data []byte) (Attributes, error) {
 	return parsed, nil
 }
 
-// Text returns a NUL-terminated attribute.
+// Text returns the text of a NUL-terminated attribute.
 func Text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
 
-// Nested returns the attribute at the end of a path, each step of which is
-// nested in the one before.
+// Nested returns the attribute at the end of a path. Each attribute of the path contains the next one.
 func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	for _, wanted := range path {
 		found = false
@@ -90,11 +89,11 @@ func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	return content, found
 }
 
-// UserComment returns the comment in a rule's user data. The kernel does not
-// validate user data, and github.com/google/nftables/userdata panics on
-// malformed data, which a process with NET_ADMIN in a pod can write.
+// UserComment returns the comment in a rule's user data. The kernel does not validate user data, which
+// a process with NET_ADMIN in a pod can write. The package userdata of github.com/google/nftables
+// panics on malformed data.
 func UserComment(data []byte) (comment string, found bool) {
-	const header = 2 // a type and a length, of a byte each
+	const header = 2 // one byte for the type, and one for the length
 	for len(data) >= header {
 		end := header + int(data[1])
 		if end > len(data) {
@@ -108,7 +107,7 @@ func UserComment(data []byte) (comment string, found bool) {
 	return "", false
 }
 
-// BigEndian returns a 64-bit attribute, 0 where the length differs.
+// BigEndian returns a 64-bit attribute, or 0 if data has another length.
 func BigEndian(data []byte) uint64 {
 	if len(data) != 8 {
 		return 0

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nfnetlink is netlink with nf_tables: transactions, lists, attributes and the
-// limits of what is read. Other subsystems of nfnetlink are not its concern. It works in
-// the network namespace of the calling thread, and executes nothing.
+// Package nfnetlink sends requests to nf_tables by netlink: transactions and lists, with limits on the
+// data that it reads. It works in the network namespace of the calling thread, and executes no program.
 package nfnetlink
 
 import (
@@ -18,18 +17,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// Batch is a transaction of nf_tables: the kernel commits all of its messages or none.
-// Only the last message is acknowledged, and every one that fails: google/nftables
-// reads an acknowledgement and an echo of each, which takes longer than the
-// transaction.
+// Batch is a transaction of nf_tables. The kernel commits all of its messages or none. The kernel
+// acknowledges only the last message, and each message that fails. google/nftables reads an
+// acknowledgement and an echo of each message, which takes longer than the transaction.
 type Batch struct {
 	Content  []byte
 	sequence uint32 // of the last message
-	last     int    // where it begins
+	last     int    // offset of the last message
 }
 
-// beginSequence is the sequence number of the message that begins the transaction. An
-// error of the whole transaction has it.
+// beginSequence is the sequence number of the message that begins the transaction. The kernel uses this
+// number for an error of the whole transaction.
 const beginSequence = 1
 
 func NewBatch() *Batch {
@@ -48,7 +46,7 @@ func (b *Batch) control(kind uint16) {
 // isEmpty reports whether the transaction has no messages.
 func (b *Batch) isEmpty() bool { return b.sequence == beginSequence }
 
-// Message appends a message with the attributes that write appends.
+// Message appends a message. Its attributes are those that write appends.
 func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	b.sequence++
 	b.last = len(b.Content)
@@ -58,8 +56,7 @@ func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	binary.NativeEndian.PutUint32(b.Content[b.last:], uint32(len(b.Content)-b.last))
 }
 
-// Bytes appends an attribute. Attributes are aligned to 4 bytes; see struct nlattr in
-// netlink(7).
+// Bytes appends an attribute, aligned to 4 bytes. See struct nlattr in netlink(7).
 func (b *Batch) Bytes(kind uint16, data []byte) {
 	const header, alignment = 4, 4
 	b.Content = binary.NativeEndian.AppendUint16(b.Content, uint16(header+len(data)))
@@ -78,7 +75,7 @@ func (b *Batch) Number(kind uint16, number uint32) {
 	b.Bytes(kind, data[:])
 }
 
-// Nested appends an attribute that contains those that write appends, 64 KiB at most.
+// Nested appends an attribute that contains the attributes that write appends, at most 64 KiB.
 func (b *Batch) Nested(kind uint16, write func()) {
 	start := len(b.Content)
 	b.Bytes(kind|unix.NLA_F_NESTED, nil)
@@ -86,8 +83,8 @@ func (b *Batch) Nested(kind uint16, write func()) {
 	binary.NativeEndian.PutUint16(b.Content[start:], uint16(len(b.Content)-start))
 }
 
-// Commit sends the transaction. Errors: those of the kernel, as unix.Errno, with what they
-// are about; ErrUnanswered.
+// Commit sends the transaction. Errors: ErrUnanswered; the kernel's errors, as unix.Errno, with the
+// chain, rule or set.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.isEmpty() {
 		return nil
@@ -100,8 +97,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 	return b.Exchange(ctx, socket)
 }
 
-// Remove commits the deletions that queue adds; with an error of queue, those before it.
-// Without any it begins no transaction: even an empty one waits for an RCU grace period.
+// Remove commits the deletions that queue adds. If queue returns an error, Remove commits the deletions
+// that queue has added before. It sends no empty transaction, because even an empty one waits for an
+// RCU grace period.
 func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
 	b := NewBatch()
 	err := queue(ctx, b)
@@ -111,8 +109,8 @@ func Remove(ctx context.Context, queue func(context.Context, *Batch) error) erro
 	return err
 }
 
-// ErrUnanswered means that the kernel has processed a transaction, and its answer is
-// lost: the kernel had no memory for it, or the context has ended.
+// ErrUnanswered means that the kernel has processed a transaction, but its answer is lost. This happens
+// if the kernel has no memory for the answer, or if the context ends.
 var ErrUnanswered = errors.New("the kernel's answer is lost")
 
 // Exchange sends the transaction over a connection and reads the answers.
@@ -129,8 +127,8 @@ func (b *Batch) Exchange(ctx context.Context, socket connection) error {
 		if m.Header.Type != unix.NLMSG_ERROR {
 			return true, nil
 		}
-		// Later ones with the same error follow from the first: a rule of a chain that
-		// could not be made.
+		// Later messages with the same error follow from the first. For example, all rules of a chain
+		// that could not be created fail.
 		if fault := nlsocket.ErrorOf(m.Data); fault != nil && !slices.Contains(faults, fault) {
 			faults, described = append(faults, fault), append(described, b.describe(m.Header.Seq, fault))
 		}

@@ -14,8 +14,8 @@ type ChainName struct {
 	Table, Name string
 }
 
-// ListNames lists the tables or chains of all families, by the attributes that
-// hold their names.
+// ListNames lists the tables or chains of all families. table and name are the attributes that hold
+// their names.
 func ListNames(r *Reader, l Listing, table, name uint16) ([]ChainName, error) {
 	return List(r, l, func(m Attributes) ([]ChainName, error) {
 		return []ChainName{{m[Family][0], Text(m[table]), Text(m[name])}}, nil
@@ -26,5 +26,5 @@ func ListChains(r *Reader) ([]ChainName, error) {
 	return ListNames(r, Listing{Request: unix.NFT_MSG_GETCHAIN, What: "chains", Limit: MaxChains}, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 }
 
-// FamilyNumber holds the number of each of iptables' families.
+// FamilyNumber maps each family of iptables to its number in nf_tables.
 var FamilyNumber = map[capture.Family]byte{capture.IPv4: unix.NFPROTO_IPV4, capture.IPv6: unix.NFPROTO_IPV6}

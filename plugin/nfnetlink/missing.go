@@ -14,10 +14,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// The kernel loads a module that a transaction needs, where it is allowed to and there is
-// one. Otherwise its error is a number that does not say which.
+// If a transaction needs a module, the kernel loads it, if it may and the module exists. Otherwise the
+// kernel returns only an error number, which does not name the module.
 
-// dial opens the socket of all requests to nf_tables.
+// dial opens a socket for requests to nf_tables.
 func dial() (nlsocket.Socket, error) {
 	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -26,14 +26,14 @@ func dial() (nlsocket.Socket, error) {
 	return socket, err
 }
 
-// absent is nf_tables of a kernel without nfnetlink: there are no tables. An operator who
-// chose iptables-legacy needs neither.
+// absent is a connection that answers for a kernel without nfnetlink, which has no tables of nf_tables.
+// An operator who chose iptables-legacy does not need nfnetlink.
 type absent struct{}
 
-// Send succeeds.
+// Send does nothing and returns no error.
 func (absent) Send([]byte) error { return nil }
 
-// Receive answers that there is no such table or chain.
+// Receive returns the error for a table or chain that does not exist.
 func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error)) error {
 	return unix.ENOENT
 }
@@ -41,8 +41,8 @@ func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error
 // Close does nothing.
 func (absent) Close() {}
 
-// lacksNFTables asks a kernel that refused to list its tables whether it has any. The
-// error of a list can mean both; that of a transaction is clear.
+// lacksNFTables reports whether the kernel has no nf_tables. After an error of a list, it sends an
+// empty transaction, whose error shows the cause. The error of a list does not.
 func lacksNFTables(ctx context.Context) bool {
 	socket, err := dial()
 	if err != nil {
@@ -52,7 +52,7 @@ func lacksNFTables(ctx context.Context) bool {
 	return errors.Is(NewBatch().Exchange(ctx, socket), unix.EOPNOTSUPP)
 }
 
-// Lacks names the modules that an error is about, of which at least one is missing.
+// Lacks returns the error of a kernel that lacks at least one of the modules.
 func Lacks(err error, modules ...string) error {
 	command := "modprobe "
 	if len(modules) > 1 {
@@ -63,16 +63,16 @@ func Lacks(err error, modules ...string) error {
 		strings.Join(modules, " or "), command+strings.Join(modules, " "), err)}
 }
 
-// Lacking is the error of a kernel without a module that the rules need.
+// Lacking is the error for a kernel that lacks a module that the rules need.
 type Lacking struct{ error }
 
 func (l Lacking) Unwrap() error { return errors.Unwrap(l.error) }
 
-// describe returns the kernel's error about one message of the transaction, with the
-// chain and the rule that failed, and the module that the kernel lacks.
+// describe adds the chain and rule that failed, and the module that the kernel lacks, to the kernel's
+// error about one message of the transaction.
 func (b *Batch) describe(sequence uint32, fault error) error {
 	if sequence == beginSequence {
-		if errors.Is(fault, unix.EOPNOTSUPP) { // it has no such subsystem
+		if errors.Is(fault, unix.EOPNOTSUPP) { // the kernel lacks the subsystem
 			return Lacks(fault, "nf_tables")
 		}
 		return fault
@@ -114,7 +114,7 @@ func describeMessage(m syscall.NetlinkMessage, fault error) error {
 	return fault
 }
 
-// modulesOf returns the modules that a rule's expressions need beyond nf_tables itself.
+// modulesOf returns the modules that a rule's expressions need in addition to nf_tables.
 func modulesOf(expressions []byte) (modules []string) {
 	builtIn := " bitwise byteorder cmp counter dynset immediate lookup meta payload range rt "
 	_ = EachAttribute(expressions, func(_ uint16, expression []byte) error {

@@ -17,8 +17,7 @@ import (
 // ErrChanging means that a list changed during each attempt to read it.
 var ErrChanging = errors.New("the rules kept changing while they were read")
 
-// Reader reads nf_tables of the calling thread's namespace, within the limits and
-// until its context ends.
+// Reader reads nf_tables in the calling thread's namespace, within the limits, until its context ends.
 type Reader struct {
 	ctx      context.Context
 	socket   connection
@@ -47,23 +46,24 @@ func (r *Reader) Close() { r.socket.Close() }
 
 // Listing is a request for one of the kernel's lists.
 type Listing struct {
-	Family  byte // 0 is all
+	Family  byte // 0 means all families
 	Request uint16
 	Filter  []filter
-	Single  bool   // one object, which the filter names
-	What    string // names the objects in errors, in the plural
+	Single  bool   // the filter names one object
+	What    string // what the objects are called in errors, in the plural
 	Chain   string // of ListRules: the only one, which sets What and Filter; "" for all of the table
-	Limit   int    // of objects that are read, and of results that are kept
-	Bytes   int    // limit of bytes; 0 is MaxBytes
+	Limit   int    // limit of the objects read, and of the results of keep
+	Bytes   int    // limit in bytes; 0 means MaxBytes
 }
 
-// filter is an attribute that holds a name. Older kernels ignore some filters.
+// filter is an attribute that holds a name, by which the kernel filters a list. Older kernels ignore
+// some filters.
 type filter struct {
 	attribute uint16
 	name      string
 }
 
-// Named returns a filter or a part of one.
+// Named returns a filter with one attribute. Filters can be concatenated.
 func Named(attribute uint16, name string) []filter { return []filter{{attribute, name}} }
 
 func (l Listing) message(sequence uint32) []byte {
@@ -82,9 +82,8 @@ func (l Listing) message(sequence uint32) []byte {
 
 const listAttempts = 5
 
-// List reads a list and returns the results of keep for its objects. If the list
-// changes meanwhile, it reads it again. After an error, the reader is unusable.
-// Errors: TooLarge, ErrChanging.
+// List reads a list and returns the results of keep for each object. If the list changes during a read,
+// List reads the list again. After an error, the reader is unusable. Errors: TooLarge, ErrChanging.
 func List[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) ([]T, error) {
 	for range listAttempts {
 		kept, whole, err := listOnce(r, l, keep)
@@ -105,9 +104,9 @@ func listOnce[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, er
 	}
 	whole = true
 	objects, size, mostBytes := 0, 0, cmp.Or(l.Bytes, MaxBytes)
-	var fault error // of this package, which wrap leaves alone
+	var fault error // an error of this package, which wrap does not change
 	err = r.socket.Receive(r.ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
-		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // also of the last message, NLMSG_DONE
+		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // the last message, NLMSG_DONE, can have this flag, too
 			whole = false
 		}
 		switch m.Header.Type {
@@ -148,7 +147,7 @@ func keepObject[T any](message []byte, keep func(object Attributes) ([]T, error)
 	return keep(object)
 }
 
-// wrap returns the error of a request, or the context's if that has ended.
+// wrap describes the error of a request. If the context has ended, it returns the context's error.
 func (r *Reader) wrap(err error) error {
 	if ctxErr := r.ctx.Err(); ctxErr != nil {
 		err = ctxErr
@@ -156,7 +155,8 @@ func (r *Reader) wrap(err error) error {
 	return fmt.Errorf("reading nftables: %w", err)
 }
 
-// ListRules lists the rules of a table or of a chain, which keep gets with their chains.
+// ListRules lists the rules of a table or of a chain. It passes each rule to keep, with the chain's
+// name.
 func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string, rule Attributes) ([]T, error)) ([]T, error) {
 	l.Request, l.Filter = unix.NFT_MSG_GETRULE, Named(unix.NFTA_RULE_TABLE, table)
 	if l.Chain != "" {
@@ -171,7 +171,7 @@ func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string
 	})
 }
 
-// First returns the first of the results of a list, zero if there is none.
+// First returns the first result of a list, or the zero value.
 func First[T any](found []T, err error) (first T, _ error) {
 	if err != nil || len(found) == 0 {
 		return first, err
