@@ -16,18 +16,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// State describes the capture rules in a namespace.
+// State describes the capture rules in a namespace, our own and those of another plugin.
 type State struct {
 	Backend config.Backend // that holds our rules; "" for none
-	Stamp   string         // of our Ruleset; unstamped where the rule that bears it is missing
+	Stamp   string         // of our Ruleset, or unstamped
 	Foreign string         // another plugin's capture, as "table/chain"
 }
 
-// unstamped stands for the Stamp of rules that bear none.
+// unstamped replaces the Stamp if our table lacks the rule with the Stamp.
 const unstamped = "without a stamp"
 
-// Inspect reads the State of the calling thread's namespace, for all backends.
-// It executes no program. Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
+// Inspect reads the State of the calling thread's namespace, for all backends. It executes no program.
+// Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func Inspect(ctx context.Context) (state State, err error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func Inspect(ctx context.Context) (state State, err error) {
 		switch {
 		case chain.Table == capture.TableName && chain.Family == unix.NFPROTO_INET:
 			state.Backend = config.NFTables
-		case strings.HasPrefix(chain.Table, "istio-proxy-"): // istio-cni's, by nft
+		case strings.HasPrefix(chain.Table, "istio-proxy-"): // istio-cni writes this table if it uses nft
 			state.Foreign = chain.Table + "/" + chain.Name
 		}
 	}
@@ -56,11 +56,11 @@ func Inspect(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// foreignChains are the chains that istio-init and istio-cni create with either
-// variant of iptables.
+// foreignChains are chains that istio-init and istio-cni create with either variant of iptables.
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
-// addTables adds what a variant's tables hold. A table with a marker chain is ours.
+// addTables adds the capture rules in the tables of one variant to the State. A table with a marker
+// chain contains our rules.
 func (s *State) addTables(variant config.Backend, tables xtables.Tables) {
 	for table, chains := range tables {
 		if slices.Contains(chains, iptables.MarkerChain) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netfilter chooses a backend, reads which capture rules the network namespace of
-// the calling thread holds, removes ours, and makes a reference to compare rules with.
+// Package netfilter chooses a backend, reads and removes capture rules in the network namespace of the
+// calling thread, and creates reference rules for comparisons.
 package netfilter
 
 import (
@@ -17,27 +17,26 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// Backend puts Rulesets into the namespace of the calling thread and reads
-// them back.
+// Backend writes a Ruleset into the calling thread's namespace, and reads it back.
 type Backend interface {
-	// Name returns the backend's name; never config.IPTables, which is an alias.
+	// Name returns the backend's name. It never returns config.IPTables, which is an alias.
 	Name() config.Backend
 
-	// Apply adds the Ruleset: all of it or, with an error, nothing. The namespace
-	// must not hold rules of ours.
+	// Apply adds the whole Ruleset or, if it returns an error, no rule. The namespace must not contain
+	// our rules.
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
-	// Dump reads our rules back.
+	// Dump reads our rules from the kernel.
 	Dump(ctx context.Context) (dump.Dump, error)
 }
 
-// Find returns the backend that the operator chose. Errors: a capture.Refusal
-// where the host lacks its programs.
+// Find returns the backend that the operator chose. Errors: a capture.Refusal if the host lacks its
+// programs.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return FindBelow(ctx, "", backend)
 }
 
-// FindBelow is Find with the host's programs in the file system at root.
+// FindBelow is Find for a host whose programs are in the file system at root.
 func FindBelow(ctx context.Context, root string, backend config.Backend) (Backend, error) {
 	if backend == config.NFTables {
 		return nftables.Backend{}, nil
@@ -45,9 +44,9 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 	return iptables.Find(ctx, root, backend)
 }
 
-// Reference applies a Ruleset in a scratch namespace and returns what the kernel
-// holds there, so that a comparison does not depend on how this kernel, or this
-// version of iptables, represents a rule.
+// Reference applies a Ruleset in a scratch namespace, and returns the rules as the kernel reports them.
+// So a comparison does not depend on the form in which this kernel, or this version of iptables,
+// represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {

@@ -11,18 +11,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Remove removes the rules of all backends from the calling thread's namespace. It
-// succeeds if there are none. If it can't read some of the rules, it still removes the
-// rules that it can read, and returns the error.
+// Remove removes the rules of all backends from the calling thread's namespace. It succeeds if there
+// are none. If it can't read some of the rules, it removes the others and returns an error.
 func Remove(ctx context.Context) error {
 	return errors.Join(nfnetlink.Remove(ctx, QueueRemoval), iptables.RemoveLegacy(ctx))
 }
 
-// QueueRemoval queues the deletion of our rules in nf_tables, including those of
-// iptables-nft, so one transaction deletes all. If it returns an error, it has queued the
-// rules that it found.
+// QueueRemoval adds the deletion of our rules to a transaction, including those of iptables-nft. If it
+// returns an error, the transaction deletes the rules that were found.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
-	// A repair that was interrupted leaves TrackingTable.
+	// A repair that was interrupted leaves TrackingTable behind.
 	for _, name := range []string{capture.TableName, TrackingTable} {
 		handle, err := nfnetlink.TableHandle(ctx, name)
 		if err != nil {
@@ -35,6 +33,6 @@ func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	return iptables.QueueRemoval(ctx, b)
 }
 
-// TrackingTable exists during a repair. No hook leads to its only rule, so it
-// decides about no packet.
+// TrackingTable exists during a repair. No hook leads to its only rule, so the table does not affect
+// any packet.
 const TrackingTable = capture.TableName + "-tracking"
