@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package xtables reads the tables of iptables-legacy from the kernel. It executes no
-// program: those of iptables create a table to list it.
+// Package xtables reads the tables of iptables-legacy from the kernel. It executes no program, because
+// the programs of iptables create a table when they list it.
 package xtables
 
 import (
@@ -27,7 +27,7 @@ type Table struct {
 // Tables holds the names of each table's chains.
 type Tables map[Table][]string
 
-// family locates a family's tables.
+// family says where the kernel keeps one family's tables, and in which form.
 type family struct {
 	tables        string // file that lists the existing tables
 	domain, level int
@@ -39,10 +39,10 @@ var families = map[capture.Family]family{
 	capture.IPv6: {"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 136},
 }
 
-// Names returns the tables that exist, those of IPv4 first.
+// Names returns the tables that exist, first those of IPv4.
 func Names() (names []Table) {
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
-		list, _ := os.ReadFile(families[family].tables) // a kernel or a namespace can have none
+		list, _ := os.ReadFile(families[family].tables) // a kernel or a namespace without tables can lack the file
 		for name := range strings.FieldsSeq(string(list)) {
 			names = append(names, Table{family, name})
 		}
@@ -50,8 +50,7 @@ func Names() (names []Table) {
 	return names
 }
 
-// List returns the tables that exist, with the chains that are not built in. Errors:
-// TooLarge.
+// List returns the tables that exist, with the chains that are not built in. Errors: TooLarge.
 func List() (Tables, error) {
 	list, left := Tables{}, MaxEntries
 	for _, table := range Names() {
@@ -76,9 +75,9 @@ func (t Table) entries(limit int) ([]byte, error) {
 	return entries, nil
 }
 
-// FindTarget returns the first target of the table's rules that is wanted, "" for none. A
-// target is "" for a plain verdict or a jump, and ERROR for the beginning of a chain.
-// Errors: TooLarge.
+// FindTarget returns the first target in the table's rules for which wanted returns true, or "". The
+// target of a plain verdict or a jump is "", and the target of a chain's first entry is ERROR. Errors:
+// TooLarge.
 func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	entries, err := t.Entries()
 	if err != nil {
@@ -92,11 +91,11 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// MaxEntries bounds the bytes of the rules of all tables together; nfnetlink's limits say
-// why. A rule of ours takes less than 300.
+// MaxEntries limits the bytes of all rules in one table, for the reason that nfnetlink's limits give.
+// One of our rules takes less than 300 bytes.
 const MaxEntries = 400 * capture.MaxExpanded
 
-// Socket options of include/uapi/linux/netfilter_ipv4/ip_tables.h, the same for IPv6.
+// Socket options from include/uapi/linux/netfilter_ipv4/ip_tables.h. IPv6 has the same numbers.
 const (
 	getInfo    = 64 // IPT_SO_GET_INFO
 	getEntries = 65 // IPT_SO_GET_ENTRIES
@@ -110,19 +109,19 @@ type tableInfo struct {
 	entryCount, entrySize uint32
 }
 
-// entriesHeader is the length of struct ipt_get_entries before its entries,
-// which are aligned to eight bytes.
+// entriesHeader is the length of the part of struct ipt_get_entries before the entries, which are
+// aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules as the kernel holds them. The table must exist: reading it
-// would create it. Errors: TooLarge, before more bytes than limit are read.
+// entries reads a table's rules in the kernel's format. The table must exist, because reading it would
+// create it. Errors: TooLarge, before it has read more than limit bytes.
 func (f family) entries(table string, limit int) ([]byte, error) {
-	// A raw socket, which iptables uses, would need CAP_NET_RAW.
+	// iptables uses a raw socket, which would need CAP_NET_RAW.
 	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }() // nothing was written to it
+	defer func() { _ = unix.Close(fd) }() // a failed close loses nothing, because nothing was written
 	var info tableInfo
 	copy(info.name[:], table)
 	if err := getOption(fd, f.level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
@@ -140,9 +139,9 @@ func (f family) entries(table string, limit int) ([]byte, error) {
 	return buffer[entriesHeader:], nil
 }
 
-// Struct ipt_entry after its address: u32 nfcache, u16 target_offset, u16
-// next_offset. At target_offset, struct xt_error_target: u16 size, char[29]
-// name, u8 revision, and the chain's name.
+// These are offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16
+// next_offset. At target_offset is struct xt_error_target: u16 size, char[29] name, u8 revision, and
+// the chain's name.
 const (
 	targetOffset = 4
 	nextOffset   = 6
@@ -151,9 +150,9 @@ const (
 	nameMax      = 30
 )
 
-// chains returns the names of the chains that are not built in. The kernel keeps a
-// chain's name as an entry before its rules, with the target ERROR; a last such
-// entry, which is no chain, ends the table.
+// chains returns the names of the chains that are not built in. The kernel keeps a chain's name in an
+// entry with the target ERROR before the chain's rules. The table's last entry also has the target
+// ERROR, but is no chain.
 func (f family) chains(entries []byte) []string {
 	var names []string
 	for target, chain := range f.targets(entries) {
@@ -164,8 +163,9 @@ func (f family) chains(entries []byte) []string {
 	return names
 }
 
-// targets iterates over the names of the rules' targets, "" for a plain verdict or
-// a jump, and the names that follow those long enough to hold one.
+// targets iterates over the names of the rules' targets, and over the chain names that follow the
+// targets. A plain verdict or a jump has the target "". A target that is too short for a chain name has
+// the chain name "".
 func (f family) targets(entries []byte) iter.Seq2[string, string] {
 	return func(yield func(target, chain string) bool) {
 		for len(entries) > f.address+nextOffset+2 {
