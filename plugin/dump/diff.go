@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dump compares rules that were read back from the kernel, of any backend.
+// Package dump compares our rules, as the kernel reports them, with desired rules, for every backend.
 package dump
 
 import (
@@ -15,31 +15,31 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump holds our rules as the kernel holds them, reduced to what decides about
-// packets: it leaves out handles, positions and counters. Comments only name rules.
+// Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets.
+// It omits handles, positions and counters. Comments are only labels.
 type Dump struct {
 	Objects []Object
 }
 
-// Object is a table, one of its chains or one of its sets.
+// Object is a table, a chain of a table, or a set of a table.
 type Object struct {
 	Name    string // "chain nat_OUTPUT"
 	Content string
-	KeyType string // of a set's elements
-	Items   []Item // rules in their order, elements sorted
+	KeyType string // type of a set's elements
+	Items   []Item // rules in their order, or sorted elements
 }
 
-// Item is a rule or an element. Items are the same if their contents are.
+// Item is a rule or an element. Two items are equal if their contents are equal.
 type Item struct {
-	Comment string // of a rule
+	Comment string // the comment of a rule
 	Content string
 }
 
-// maxDifferences bounds the lines of a Diff; the rest is counted.
+// maxDifferences limits the lines of a Diff.
 const maxDifferences = 20
 
-// Diff returns how found differs from want, a line for each difference. After
-// the first twenty, one line counts the rest.
+// Diff returns a line for each difference between want and found. After maxDifferences lines, one more
+// line counts the other differences.
 func Diff(want, found Dump) []string {
 	var d differences
 	foundByName, wantByName := found.byName(), want.byName()
@@ -74,7 +74,7 @@ func (d Dump) byName() map[string]*Object {
 	return objects
 }
 
-// differences collects the first lines of a Diff, and counts the rest.
+// differences collects the first lines of a Diff, and counts the other differences.
 type differences struct {
 	lines []string
 	more  int
@@ -112,7 +112,7 @@ func (d *differences) compareItems(want, found *Object) {
 
 func (d *differences) addItem(what string, of *Object, i Item) {
 	if d.full() {
-		d.more++ // without its label, which costs time
+		d.more++ // without a label, because labels take time
 		return
 	}
 	label := ruleLabel(i.Comment)
@@ -122,7 +122,7 @@ func (d *differences) addItem(what string, of *Object, i Item) {
 	d.add(what, label, of.Name)
 }
 
-// surplus returns the items that a has more of than b.
+// surplus returns the items that occur more often in a than in b.
 func surplus(a, b []Item) []Item {
 	count := make(map[string]int, len(b))
 	for _, i := range b {
@@ -137,7 +137,7 @@ func surplus(a, b []Item) []Item {
 	return rest
 }
 
-// ruleLabel names a rule in a Diff by its comment.
+// ruleLabel returns a rule's label in a Diff, which contains its comment.
 func ruleLabel(comment string) string {
 	if comment == "" {
 		return "a rule without comment"
@@ -145,9 +145,8 @@ func ruleLabel(comment string) string {
 	return fmt.Sprintf("rule %q", comment)
 }
 
-// ElementLabel names an element in a Diff by its set's type and its content. The
-// kernel keeps a range as two elements: its first key, and the key after its
-// last, with a flag.
+// ElementLabel returns an element's label in a Diff, from the set's type and the element's content. The
+// kernel keeps a range as two elements: its first key, and the key after its last one with a flag.
 func ElementLabel(keyType, content string) string {
 	if len(content) < flagsLength {
 		return "element that can't be read"
@@ -160,7 +159,7 @@ func ElementLabel(keyType, content string) string {
 	return label + keyText([]byte(keyType), key)
 }
 
-// keyText returns a key as text, by its set's type.
+// keyText formats a key by its set's type.
 func keyText(keyType, key []byte) string {
 	const unreadable = "that can't be read"
 	if len(keyType) != 4 {

@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Rule is a rule with its chain.
+// Rule is a rule with the name of its chain.
 type Rule struct {
 	Chain string
 	Item  Item
@@ -24,8 +24,8 @@ func ByChain(rules []Rule) map[string][]Item {
 	return chains
 }
 
-// NewItem returns a rule, whose content is in a form of its backend, without the comment. Only
-// whether the comment is a stamp is content: the stamp itself says who wrote the rules.
+// NewItem returns a rule whose content the backend has encoded. The content does not include the
+// comment, except whether the comment is a stamp: every stamp counts as equal.
 func NewItem(comment, content string) Item {
 	if capture.IsStamp(comment) {
 		content = capture.StampPrefix + content
@@ -33,7 +33,7 @@ func NewItem(comment, content string) Item {
 	return Item{comment, content}
 }
 
-// Parse reduces a rule of nf_tables to its comment, and a hash of its expressions.
+// Parse returns the comment of a rule of nf_tables, and a hash of the rule's expressions.
 func Parse(comment string, expressions []byte) (Item, error) {
 	var all Sum
 	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
@@ -44,10 +44,10 @@ func Parse(comment string, expressions []byte) (Item, error) {
 		name, data := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
 		switch name {
 		case "match":
-			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // of iptables
+			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // iptables keeps a rule's comment in a match
 				return nil
 			}
-		case "counter": // packets and bytes differ between namespaces
+		case "counter": // packets and bytes, which differ between namespaces
 			data = nil
 		}
 		all.Add(name, string(data))
@@ -57,7 +57,7 @@ func Parse(comment string, expressions []byte) (Item, error) {
 	return NewItem(comment, string(content[:])), err
 }
 
-// ElementContent returns a key followed by its flags, which mark the end of a range.
+// ElementContent returns a key followed by its flags. One flag marks the end of a range.
 func ElementContent(key, flags []byte) string {
 	content := make([]byte, len(key)+flagsLength)
 	copy(content, key)

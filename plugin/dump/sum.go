@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 )
 
-// Sum is an unambiguous encoding of texts to be hashed: each text follows its length.
+// Sum is an unambiguous encoding of several texts for a hash. Each text follows its length.
 type Sum []byte
 
 func (s *Sum) Add(texts ...string) {
