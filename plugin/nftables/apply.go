@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nftables is the backend that keeps a Ruleset in one table of nf_tables, by
-// netlink.
+// Package nftables is the backend that writes a Ruleset into one table of nf_tables, by netlink.
 package nftables
 
 import (
@@ -28,9 +27,9 @@ func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return Commit(ctx, nfnetlink.NewBatch(), rs, nfnetlink.NoTable)
 }
 
-// Commit adds the Ruleset to a batch, and commits it. before is the handle of the table
-// that the batch deletes. If the kernel's answer is lost, a table with another handle
-// shows that the transaction was committed.
+// Commit adds the Ruleset to a batch, and commits the batch. before is the handle of the table that the
+// batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, a table with
+// another handle proves that the kernel committed the transaction.
 func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
 	if err := Queue(b, rs); err != nil {
 		return err
@@ -49,7 +48,8 @@ func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before 
 	return nil
 }
 
-// Queue adds the whole table. Chains come before rules, which can jump to any of them.
+// Queue adds the whole table to a batch. It adds all chains before the rules, because a rule can jump
+// to any chain.
 func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	table := nfnetlink.InetTable(capture.TableName)
 	b.CreateTable(table, unix.NLM_F_EXCL)
@@ -71,7 +71,7 @@ func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	return nil
 }
 
-// baseOf returns nil for a chain that only rules lead to.
+// baseOf returns the hook of a chain, or nil for a chain that only rules lead to.
 func baseOf(chain capture.Chain) *nfnetlink.Hook {
 	if chain.Hook == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump reads our table. It keeps raw attributes, from an allow-list, because no
-// library parses every expression.
+// Dump reads our table. It compares raw attributes from an allow-list, because no library parses every
+// expression.
 func (Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ const chainFlags = 10
 
 const inOurTable = " in table inet " + capture.TableName
 
-// dumper collects objects and stops at the first error.
+// dumper collects objects, and stops at the first error.
 type dumper struct {
 	reader       *nfnetlink.Reader
 	dumped       []dump.Object
@@ -69,7 +69,8 @@ type dumper struct {
 	err          error
 }
 
-// ours appends the objects of a list whose attribute names our table.
+// ours appends the objects of a list that belong to our table. table is the attribute that names an
+// object's table.
 func (d *dumper) ours(l nfnetlink.Listing, table uint16, read func(nfnetlink.Attributes) dump.Object) {
 	if d.err != nil {
 		return
@@ -85,7 +86,7 @@ func (d *dumper) ours(l nfnetlink.Listing, table uint16, read func(nfnetlink.Att
 	d.dumped = append(d.dumped, found...)
 }
 
-// rules appends the rules to their chains.
+// rules adds the rules to the objects of their chains.
 func (d *dumper) rules() {
 	if d.err != nil {
 		return
@@ -103,10 +104,9 @@ func (d *dumper) rules() {
 	}
 }
 
-// The kernel lists a set in parts. While it makes the hash table of a set larger, which it
-// does for a moment after the elements were added, a part can begin at another place than the
-// one before ended, so that elements are missing or occur twice. So a list in several parts is
-// read until it is twice the same.
+// The kernel lists a set in parts. After elements were added, the kernel enlarges the set's hash table.
+// Meanwhile a part can begin at another element than the last part ended, so elements can be missing or
+// occur twice. So elements reads a list that has several parts until two readings are equal.
 const maxReadings = 10
 
 // elements reads the elements of a set.

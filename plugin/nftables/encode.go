@@ -15,11 +15,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// register is the only one that our rules need: each match loads and compares.
+// register is the only register that our rules use, because each match loads one value and compares it.
 const register = 1
 
-// encodeRule returns a rule as the kernel's expressions, in the order of
-// Ruleset.String.
+// encodeRule returns the kernel's expressions for a rule, in the order of Ruleset.String.
 func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any {
 	e := encoder{sets: sets}
 	m := rule.Match
@@ -50,7 +49,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.flags(m.Begins, fin|syn|rst|ack, syn)
 	e.flags(m.Accepts, syn|ack, syn|ack)
 	e.flags(m.Continues, syn|rst|ack, ack)
-	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // only a state exists without an entry
+	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // without an entry, a packet has a state but no status
 	e.bit(m.Unconfirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
 	e.direction(m.Original, directionOriginal)
 	e.direction(m.Answer, directionReply)
@@ -68,7 +67,7 @@ type encoder struct {
 
 func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
 
-// number compares a number with a value, if that condition of a match is set.
+// number compares a number with a value, if isSet.
 func (e *encoder) number(isSet bool, load expr.Any, op expr.CmpOp, value uint32) {
 	if isSet {
 		e.add(load, compare(op, key(value)))
@@ -92,7 +91,7 @@ func (e *encoder) family(family capture.Family) {
 	}
 }
 
-// encodeList loads a field and compares it with one value, or looks it up in the set.
+// encodeList loads a field, and compares it with a single value, or looks it up in the set.
 func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	switch len(list.Values) {
 	case 0:
@@ -103,7 +102,7 @@ func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	}
 }
 
-// addressOffset is the offset of an address in the network header.
+// addressOffset is the offset of an address in the IPv4 header and in the IPv6 header.
 type addressOffset struct{ ipv4, ipv6 uint32 }
 
 var (
@@ -125,12 +124,12 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 		encodeList(e, list, load)
 		return
 	}
-	if first.Bits() != 0 { // else the match on the family holds already
+	if first.Bits() != 0 { // a range without a prefix matches the whole family, which the match on the family ensures
 		e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())), equal(key(first)))
 	}
 }
 
-// ports compares the destination's port with one range, or looks it up in the set.
+// ports compares the destination port with a single range, or looks it up in the set.
 func (e *encoder) ports(list capture.List[capture.PortRange]) {
 	if len(list.Values) != 1 || list.Values[0].First == list.Values[0].Last {
 		encodeList(e, list, destinationPort)
@@ -150,18 +149,19 @@ func (e *encoder) icmpTypes(types capture.TypeRange) {
 	}
 }
 
-// loopbackIndex is the index of each namespace's loopback interface, under any name
-// (LOOPBACK_IFINDEX of the kernel's net/flow.h).
+// loopbackIndex is the index of the loopback interface in each namespace, whatever its name is
+// (LOOPBACK_IFINDEX in the kernel's net/flow.h).
 const loopbackIndex uint32 = 1
 
-// Bits of an entry's status, enum ip_conntrack_status.
+// Bits of a conntrack entry's status, from enum ip_conntrack_status.
 const (
 	statusAssured   uint32 = 1 << 2
 	statusConfirmed uint32 = 1 << 3
 	statusDNAT      uint32 = 1 << 5
 )
 
-// The directions of an entry's client and server, IP_CT_DIR_ORIGINAL and IP_CT_DIR_REPLY.
+// Directions of a connection from its client and from its server: IP_CT_DIR_ORIGINAL and
+// IP_CT_DIR_REPLY.
 const (
 	directionOriginal = 0
 	directionReply    = 1
@@ -173,7 +173,7 @@ func (e *encoder) direction(isSet bool, direction byte) {
 	}
 }
 
-// bit compares one bit of a number with 0.
+// bit compares one bit of a number with 0, if isSet.
 func (e *encoder) bit(isSet bool, of expr.CtKey, bit uint32, op expr.CmpOp) {
 	if isSet {
 		e.add(conntrack(of), and(key(bit)), compare(op, make([]byte, 4)))
@@ -188,14 +188,14 @@ const (
 	ack byte = 0x10
 )
 
-// flags compares some flags with those that are set.
+// flags compares the TCP flags in some with those in set, if isSet.
 func (e *encoder) flags(isSet bool, some, set byte) {
 	if isSet {
 		e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}), equal([]byte{set}))
 	}
 }
 
-// and masks the register.
+// and returns an expression that masks the register.
 func and(mask []byte) expr.Any {
 	return &expr.Bitwise{
 		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
@@ -233,7 +233,7 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	}
 }
 
-// load puts a value into the register, from which use takes it.
+// load puts a value into the register, for the expression use.
 func (e *encoder) load(value []byte, use expr.Any) {
 	e.add(&expr.Immediate{Register: register, Data: value}, use)
 }
@@ -246,11 +246,11 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }
 
-// destinationPort is at the same offset in TCP and UDP.
+// destinationPort loads the destination port, which has the same offset in TCP and UDP.
 var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
 
-// key returns a value as the kernel holds it: names padded to IFNAMSIZ, addresses
-// and ports in network byte order, ids in the host's.
+// key returns a value in the kernel's form: names padded to IFNAMSIZ, addresses and ports in network
+// byte order, and ids in the host's byte order.
 func key(value any) []byte {
 	switch v := value.(type) {
 	case string:

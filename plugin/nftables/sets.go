@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// setChunk is the number of values in one message: an attribute, and so the list of
-// elements, is limited to 64 KiB.
+// setChunk is the number of values in one message, because an attribute, such as the list of elements,
+// has at most 64 KiB.
 const setChunk = 500
 
 // setIDs holds the ids by which rules of the same transaction refer to sets.
@@ -75,9 +75,9 @@ func addElement(b *nfnetlink.Batch, key []byte, endsRange bool) {
 	})
 }
 
-// Elements returns the keys of values, and whether a key ends a range. In an interval
-// set, each value is two elements: its first key, and the key after its last one, unless
-// the space of keys ends there.
+// Elements iterates over the keys of a set's elements, and reports for each whether it ends a range. In
+// an interval set, each value is two elements: its first key, and the key after its last one, except if
+// its last key is the largest one.
 func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	return func(yield func(key []byte, endsRange bool) bool) {
 		for _, value := range values {
@@ -94,7 +94,7 @@ func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	}
 }
 
-// The byte order of a set's keys, which the kernel ignores and nft needs to list them.
+// Byte orders of a set's keys. The kernel ignores them, but nft needs them to list the keys.
 const (
 	nativeKeys    = 1
 	bigEndianKeys = 2
@@ -109,7 +109,7 @@ var datatypes = map[capture.SetType]nftables.SetDatatype{
 	capture.GIDSet:       nftables.TypeGID,
 }
 
-// after returns the key after a range; nil where there is none.
+// after returns the key after a range, or nil if the range ends with the largest key.
 func after(value any) []byte {
 	switch v := value.(type) {
 	case netip.Prefix:
@@ -124,11 +124,11 @@ func after(value any) []byte {
 	return nil
 }
 
-// lastAddress sets the bits of the host part. It allocates nothing: a pod can list
+// lastAddress returns the last address of a range. It allocates no memory, because a pod can list
 // thousands of ranges.
 func lastAddress(p netip.Prefix) netip.Addr {
 	last, bits := p.Addr().As16(), p.Bits()
-	if p.Addr().Is4() { // its 16 bytes end with the address
+	if p.Addr().Is4() { // an IPv4 address is in the last 4 of the 16 bytes
 		bits += 96
 	}
 	for i := bits / 8; i < len(last); i++ {
