@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iptables is the backend of both variants of iptables: it writes rules by their
-// programs, which the operator chose, and reads those of iptables-nft from nf_tables.
+// Package iptables is the backend for both variants of iptables. It writes rules with the variant's
+// programs, which the operator chose, and reads the rules of iptables-nft from nf_tables.
 package iptables
 
 import (
@@ -21,16 +21,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// Backend keeps rules by the host's own iptables, of one variant for both
-// families.
+// Backend writes rules with the host's own iptables, of the same variant for both families.
 type Backend struct{ programs map[capture.Family]programs }
 
-// families are in the order in which rules are added: the stamp in IPv4's nat
-// table, which is committed last, proves that the rules are complete.
+// families has the order in which rules are added. The stamp is in IPv4's nat table, which is committed
+// last, so the stamp proves that the rules are complete.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
-// Find returns the programs of the variant that the operator chose, in the file system at
-// root, "" for that of this process. Errors: a capture.Refusal where the host lacks them.
+// Find returns the backend with the programs of the variant that the operator chose. root is the host's
+// file system, or "" for this process's own. Errors: a capture.Refusal if the host lacks the programs.
 func Find(ctx context.Context, root string, asked config.Backend) (Backend, error) {
 	b := Backend{map[capture.Family]programs{}}
 	for _, family := range families {
@@ -50,8 +49,8 @@ func Find(ctx context.Context, root string, asked config.Backend) (Backend, erro
 // Name returns config.IPTablesNFT or config.IPTablesLegacy.
 func (b Backend) Name() config.Backend { return b.programs[capture.IPv4].variant }
 
-// Apply adds one family after the other. iptables commits table by table; after
-// an error, undo removes the tables that were committed.
+// Apply adds the rules of one family after the other. iptables commits each table by itself, so Apply
+// calls undo after an error.
 func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	existing, err := listTables(ctx, b.Name())
 	if err != nil {
@@ -73,7 +72,7 @@ func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return nil
 }
 
-// NoIPv6 means that the kernel lacks what iptables needs for IPv6.
+// NoIPv6 means that the kernel lacks a module that iptables needs for IPv6.
 type NoIPv6 struct{ error }
 
 // Unwrap returns the error that names the modules.
@@ -85,16 +84,16 @@ func familiesOf(rs capture.Ruleset) []capture.Family {
 	})
 }
 
-// ipv6SwitchedOff reports whether this boot has no IPv6 (ipv6.disable=1): no namespace
-// can send such packets, and the kernel refuses the tables of ip6tables-legacy.
+// ipv6SwitchedOff reports whether the kernel was booted without IPv6 (ipv6.disable=1). Then no
+// namespace can send IPv6 packets, and the kernel refuses the tables of ip6tables-legacy.
 func ipv6SwitchedOff() bool {
 	disabled, err := os.ReadFile("/sys/module/ipv6/parameters/disable")
 	return err == nil && strings.TrimSpace(string(disabled)) == "1"
 }
 
 // save returns, for each family, the content of the tables that the rules use, as input for
-// iptables-restore. Only iptables-legacy needs it: undo removes the rules of iptables-nft
-// from nf_tables in one transaction.
+// iptables-restore. Only iptables-legacy needs this content, because undo removes the rules of
+// iptables-nft from nf_tables in one transaction.
 func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.Tables) (map[capture.Family]string, error) {
 	saved := map[capture.Family]string{}
 	if b.Name() != config.IPTablesLegacy {
@@ -103,7 +102,7 @@ func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.
 	for _, family := range familiesOf(rs) {
 		var out []byte
 		exist := slices.ContainsFunc(slices.Collect(maps.Keys(existing)), func(t xtables.Table) bool { return t.Family == family })
-		if exist { // else the program would create the tables
+		if exist { // otherwise iptables-save would create the tables
 			var err error
 			if out, err = run(ctx, b.programs[family].root, nil, b.programs[family].save, "--counters"); err != nil {
 				return nil, err
@@ -114,7 +113,7 @@ func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.
 	return saved, nil
 }
 
-// restoreWait bounds the seconds that iptables-legacy waits for its lock.
+// restoreWait limits the time that iptables-legacy waits for its lock, in seconds.
 const restoreWait = "--wait=10"
 
 func (b Backend) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
@@ -125,10 +124,10 @@ func (b Backend) restore(ctx context.Context, family capture.Family, rules strin
 	return runWithoutNameServices(ctx, p.root, []byte(rules), p.restore, options...)
 }
 
-// undoTimeout bounds undo, which also runs after the context has ended.
+// undoTimeout limits undo, which also runs if the context has ended.
 const undoTimeout = 10 * time.Second
 
-// undo removes what was committed for the families that were tried.
+// undo removes the rules that were committed for the families in tried.
 func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
@@ -144,9 +143,9 @@ func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) e
 	return errors.Join(errs...)
 }
 
-// Dump reads our chains, and the rules of built-in chains that jump to them. It
-// reads those of iptables-nft from the kernel: its programs refuse to list a table
-// in which nft wrote a rule.
+// Dump reads our chains, and the rules of built-in chains that jump to our chains. It reads the rules
+// of iptables-nft from the kernel, because the programs of iptables refuse to list a table in which nft
+// wrote a rule.
 func (b Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	if b.Name() == config.IPTablesLegacy {
 		return b.dumpSaved(ctx)

@@ -11,18 +11,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// created is what iptables-nft creates in one table for our rules.
-// QueueRemoval deletes it together with them.
+// created records which table and built-in chains iptables-nft creates for our rules. QueueRemoval
+// deletes them together with the rules.
 type created struct {
 	table  bool           // the table itself
 	chains []capture.Hook // its built-in chains
 }
 
-// createdPrefix begins the comment that notes what was created.
+// createdPrefix begins the comment that records what iptables-nft created.
 const createdPrefix = "made:"
 
-// createdFor returns what iptables-nft will create for one family's rules. The
-// tables of iptables-legacy can't be deleted and need no note.
+// createdFor returns the tables and chains that iptables-nft will create for one family's rules.
+// iptables-legacy needs no record, because its tables can't be deleted.
 func createdFor(rs capture.Ruleset, family capture.Family, variant config.Backend, existing xtables.Tables) map[capture.Table]created {
 	if variant != config.IPTablesNFT {
 		return nil
@@ -42,7 +42,7 @@ func createdFor(rs capture.Ruleset, family capture.Family, variant config.Backen
 	return notes
 }
 
-// note returns the comment for the marker chain, "" if nothing was created.
+// note returns the comment for the marker chain, or "" if iptables-nft creates nothing.
 func (c created) note() string {
 	if !c.table && len(c.chains) == 0 {
 		return ""
@@ -57,7 +57,7 @@ func (c created) note() string {
 	return strings.Join(words, " ")
 }
 
-// parseCreated parses a note; it returns nothing for another comment.
+// parseCreated parses the comment that note returns. For another comment it returns the zero value.
 func parseCreated(comment string) (c created) {
 	if !isNote(comment) {
 		return c
@@ -72,6 +72,5 @@ func parseCreated(comment string) (c created) {
 	return c
 }
 
-// isNote reports whether a comment is a note, which differs from namespace to
-// namespace.
+// isNote reports whether note returned the comment. Notes differ between namespaces.
 func isNote(comment string) bool { return strings.HasPrefix(comment, createdPrefix) }

@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// dumpFromNFTables reads the rules of iptables-nft from nf_tables, as
-// nftables.Backend does: raw attributes, reduced to what decides about packets.
+// dumpFromNFTables reads the rules of iptables-nft from nf_tables. Like nftables.Backend, it compares
+// raw attributes, reduced to those that decide about packets.
 func dumpFromNFTables(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -46,8 +46,7 @@ func compareTables(a, b xtables.Table) int {
 	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Name, b.Name))
 }
 
-// dumpChains returns our chains of a table, and the other chains reduced to
-// their jumps to ours.
+// dumpChains returns our chains of a table, and the jumps of other chains to ours.
 func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]dump.Object, error) {
 	rules, err := nfnetlink.ListRules(r, rulesOf(table), table.Name, func(chain string, rule nfnetlink.Attributes) ([]dump.Rule, error) {
 		expressions := rule[unix.NFTA_RULE_EXPRESSIONS]
@@ -55,7 +54,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 			return nil, nil
 		}
 		why := ruleComment(rule)
-		if chain == MarkerChain && isNote(why) { // it differs from namespace to namespace
+		if chain == MarkerChain && isNote(why) { // a note differs between namespaces, so it is not compared
 			return nil, nil
 		}
 		parsed, err := dump.Parse(why, expressions)
@@ -67,8 +66,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 	return objectsOf(table, chains, rules), nil
 }
 
-// objectsOf returns our chains, and other chains with rules, as objects with their
-// rules.
+// objectsOf returns our chains, and the other chains that have rules, as objects with their rules.
 func objectsOf(t xtables.Table, chains []string, rules []dump.Rule) []dump.Object {
 	items := dump.ByChain(rules)
 	var objects []dump.Object
@@ -80,13 +78,13 @@ func objectsOf(t xtables.Table, chains []string, rules []dump.Rule) []dump.Objec
 	return objects
 }
 
-// rulesOf returns the listing of a table's rules, for nfnetlink.ListRules.
+// rulesOf returns the request that lists a table's rules, for nfnetlink.ListRules.
 func rulesOf(table xtables.Table) nfnetlink.Listing {
 	return nfnetlink.Listing{Family: nfnetlink.FamilyNumber[table.Family], What: "rules in table " + table.Name, Limit: nfnetlink.MaxRules}
 }
 
-// ruleComment returns the rule's comment. Versions of iptables keep it in the
-// user data, or as a match that always holds.
+// ruleComment returns the rule's comment. Depending on its version, iptables keeps a comment in the
+// user data, or in a match that always holds.
 func ruleComment(rule nfnetlink.Attributes) string {
 	if comment, ok := nfnetlink.UserComment(rule[unix.NFTA_RULE_USERDATA]); ok {
 		return comment

@@ -11,15 +11,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// MarkerChain is an unreachable chain in each iptables table that holds our
-// rules. It marks the table's ISTIO_ chains as ours. Its first rule bears the
-// Stamp, and its second one the note of what was created.
+// MarkerChain is an unreachable chain in each iptables table that contains our rules. It shows that the
+// table's ISTIO_ chains are ours. The comment of its first rule is the Stamp, and the comment of its
+// second rule says what iptables-nft created.
 const MarkerChain = "CAPTURE_CNI"
 
-// RestoreText returns one family's part of the Ruleset as input for iptables-restore, or
-// ip6tables-restore, with --noflush: it adds to what the tables hold. notes say what is
-// created for it in each table, nil for no notes. iptables commits each table by itself;
-// the nat table, and with it the last Stamp, comes last.
+// RestoreText returns one family's part of the Ruleset as input for iptables-restore --noflush, which
+// adds the rules to the existing ones. notes says what iptables-nft creates in each table. It is nil if
+// no notes should be written. iptables commits each table by itself, and the nat table with the Stamp
+// last.
 func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
 	var out bytes.Buffer
 	stamp := rs.Stamp()
@@ -46,7 +46,7 @@ func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Ta
 	return out.String()
 }
 
-// tablesOf returns the tables that the rules are in, in the order of their chains.
+// tablesOf returns the tables of the chains, in the order of the chains.
 func tablesOf(rs capture.Ruleset) []capture.Table {
 	var tables []capture.Table
 	for _, chain := range rs.Chains {
@@ -59,10 +59,10 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// The first of the iptables rules that a rule becomes bears its comment.
+		// A rule can become several rules of iptables. Only the first of them has the comment.
 		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		for _, match := range matchArguments(rule.Match) {
-			if rule.Do.ConnMark != 0 { // a target of its own, before the one that ends the table
+			if rule.Do.ConnMark != 0 { // iptables sets the mark with a rule of its own, before the rule that ends the table
 				fmt.Fprintf(out, "-A %s%s -j CONNMARK --set-mark %d\n", chain.Name, match, rule.Do.ConnMark)
 			}
 			fmt.Fprintf(out, "-A %s%s%s %s\n", chain.Name, match, why, targetArguments(rule.Do))
@@ -71,8 +71,8 @@ func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	}
 }
 
-// matchArguments returns a match as the arguments of one rule or, where iptables
-// has no list, of several.
+// matchArguments returns a match as iptables' arguments, for one rule, or for several rules if iptables
+// has no list for the match.
 func matchArguments(m capture.Match) []string {
 	rules := []string{""}
 	times := func(alternatives []string) {
@@ -139,7 +139,7 @@ func portArguments(m capture.Match) []string {
 	return rules
 }
 
-// stateArguments returns the matches on a packet's marks and on its connection.
+// stateArguments returns iptables' arguments for a packet's marks and its connection.
 func stateArguments(m capture.Match) string {
 	var words strings.Builder
 	add := func(isSet bool, format string, args ...any) {

@@ -10,8 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// nameMissing names the modules that the kernel lacks, as far as an error of one of
-// iptables' programs shows it.
+// nameMissing adds the modules that the kernel lacks to an error, if the output of iptables shows them.
 func nameMissing(program, stderr string, err error) error {
 	if modules := missingModules(program, stderr); len(modules) > 0 {
 		return nfnetlink.Lacks(err, modules...)
@@ -19,10 +18,10 @@ func nameMissing(program, stderr string, err error) error {
 	return err
 }
 
-// missingModules reads what iptables prints. Each extension is a module xt_…; iptables-nft
-// needs nft_compat for all of them. Each legacy table is a module of its family.
+// missingModules reads missing modules from the output of iptables. Each extension is a module xt_…,
+// and iptables-nft needs nft_compat for all extensions. Each legacy table is a module of its family.
 func missingModules(program, stderr string) (modules []string) {
-	// Compiled here, because most calls of the plugin do not need it.
+	// The expression is compiled here, because most calls of the plugin do not need it.
 	extension := regexp.MustCompile(`Extension (\w+) (?:revision \d+ )?(?:is )?not supported, missing kernel module`)
 	table := regexp.MustCompile("initialize (?:\\w+ )?table [`'](\\w+)'(.*)")
 	for _, match := range extension.FindAllStringSubmatch(stderr, -1) {
@@ -31,12 +30,12 @@ func missingModules(program, stderr string) (modules []string) {
 	if len(modules) > 0 && strings.Contains(stderr, "(nf_tables)") {
 		modules = append(modules, "nft_compat")
 	}
-	if strings.Contains(stderr, "Failed to initialize nft: Protocol not supported") { // iptables-nft, also to print its version
+	if strings.Contains(stderr, "Failed to initialize nft: Protocol not supported") { // iptables-nft prints this even for --version
 		modules = append(modules, "nfnetlink")
 	}
 	family, _, _ := strings.Cut(program, "tables")
 	for _, match := range table.FindAllStringSubmatch(stderr, -1) {
-		if !strings.Contains(match[2], "memory") && !strings.Contains(match[2], "ermi") { // permission, permitted
+		if !strings.Contains(match[2], "memory") && !strings.Contains(match[2], "ermi") { // not for lack of memory, or a permission ("permission denied", "not permitted")
 			modules = append(modules, family+"table_"+match[1])
 		}
 	}

@@ -29,18 +29,17 @@ type programs struct {
 	root          string         // of the programs' file system; "" for that of this process
 	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
 	save, restore string         // paths below root
-	wait          bool           // restore knows --wait
+	wait          bool           // restore knows the flag --wait
 }
 
-// directories are the ones where distributions install iptables; the PATH of a
-// runtime can lack them.
+// directories are those in which distributions install iptables. A runtime's PATH can lack them.
 var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"}
 
-// commandPrefix begins the names of a family's programs.
+// commandPrefix maps a family to the prefix of its programs' names.
 var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}
 
-// findPrograms returns a family's programs. It prefers those whose names contain
-// the variant. The plain names can be either variant, which their version reports.
+// findPrograms returns a family's programs. It prefers programs whose names contain the variant.
+// Programs with plain names can be of either variant, which their version shows.
 func findPrograms(ctx context.Context, root string, family capture.Family, asked config.Backend) (programs, error) {
 	plain := commandPrefix[family]
 	p := programs{root: root, variant: asked, wait: asked == config.IPTablesLegacy}
@@ -83,7 +82,7 @@ func (p *programs) locate(name string) (err error) {
 	return err
 }
 
-// lookPath returns a program's path below root.
+// lookPath returns the path, below root, of a program.
 func lookPath(root, name string) (path string, err error) {
 	if root == "" {
 		path, err = exec.LookPath(name)
@@ -103,7 +102,7 @@ func lookPath(root, name string) (path string, err error) {
 	return path, nil
 }
 
-// resolve follows the links of a program below root, such as those of Debian's alternatives.
+// resolve follows the symbolic links of a program below root, such as those of Debian's alternatives.
 func resolve(root, path string) string {
 	for range 8 {
 		target, err := os.Readlink(root + path)
@@ -119,16 +118,16 @@ func resolve(root, path string) string {
 	return path
 }
 
-// parseVersion parses "iptables v1.8.9 (nf_tables)". Versions before 1.8 have one
-// variant and do not name it. Since 1.6.2, restore can wait for the lock.
+// parseVersion parses a text such as "iptables v1.8.9 (nf_tables)". Versions before 1.8 have only the
+// legacy variant and do not name it. Since 1.6.2, restore can wait for the lock.
 func parseVersion(text string) (variant config.Backend, wait bool, err error) {
-	// Compiled here, because most calls of the plugin do not need it.
+	// The expression is compiled here, because most calls of the plugin do not need it.
 	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)
 	match := form.FindStringSubmatch(text)
 	if match == nil {
 		return "", false, fmt.Errorf("%q is no version", strings.TrimSpace(text))
 	}
-	var number int // 1.6.2 is 10602
+	var number int // 10602 for version 1.6.2
 	for _, part := range match[1:4] {
 		n, err := strconv.Atoi(part)
 		if err != nil {
@@ -145,16 +144,16 @@ func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 	return "", false, fmt.Errorf("%q names an unknown variant", strings.TrimSpace(text))
 }
 
-// lockVariable names the file that iptables-legacy locks instead of the one that
-// all its programs on the node share. The caller holds the lock of the network
-// namespace, so each program locks privateLock, a file of its own process.
+// lockVariable is the environment variable that names the lock file of iptables-legacy. By default, all
+// programs on the node share one file. The caller already holds the lock of the network namespace, so
+// each program may lock privateLock, a file that only its own process uses.
 const (
 	lockVariable = "XTABLES_LOCKFILE"
 	privateLock  = "/proc/self/comm"
 )
 
-// run executes a program below root on the calling thread, and so in its namespace, with a
-// fixed environment.
+// run executes a program below root on the calling thread, and so in the thread's network namespace.
+// The program gets a fixed environment.
 func run(ctx context.Context, root string, stdin []byte, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
 	if root != "" {
@@ -176,11 +175,10 @@ func run(ctx context.Context, root string, stdin []byte, path string, args ...st
 	return stdout.Bytes(), nil
 }
 
-// runWithoutNameServices runs a program in the calling thread's network
-// namespace and in a mount namespace of its own, where nsswitch.conf is empty.
-// iptables asks the name services for every numeric uid and gid: a slow or
-// unreachable directory server would delay the pod. If the host refuses the mount
-// namespace, the program runs in the host's.
+// runWithoutNameServices runs a program in the calling thread's network namespace, and in a new mount
+// namespace with an empty nsswitch.conf. iptables sends a request to the name services for every
+// numeric uid and gid, so a slow or unreachable directory server would delay the pod. If the host
+// refuses the mount namespace, the program runs in the host's.
 func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path string, args ...string) error {
 	netns, err := ns.GetCurrentNS()
 	if err != nil {
@@ -189,8 +187,8 @@ func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path
 	defer netns.Close()
 	done := make(chan error)
 	go func() {
-		// The thread is never unlocked: it ends with the goroutine, and its mount
-		// namespace with it.
+		// The goroutine does not unlock the thread. So the thread ends with the goroutine, and its
+		// mount namespace with the thread.
 		runtime.LockOSThread()
 		if err := netns.Set(); err != nil {
 			done <- fmt.Errorf("entering the network namespace: %w", err)
@@ -203,7 +201,8 @@ func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path
 	return <-done
 }
 
-// hideNameServices mounts in a private namespace: the host does not see the mount.
+// hideNameServices mounts an empty nsswitch.conf. The mount namespace is private, so the host does not
+// see the mount.
 func hideNameServices(root string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err
@@ -214,20 +213,20 @@ func hideNameServices(root string) error {
 	return unix.Mount("/dev/null", root+"/etc/nsswitch.conf", "", unix.MS_BIND, "")
 }
 
-// Limits of what is read from a program, in bytes; nfnetlink's limits say why.
+// Limits of a program's output, in bytes, for the reason that nfnetlink's limits give.
 const (
 	maxStdout = 64 << 20
 	maxStderr = 64 << 10
 )
 
-// bounded is a buffer for a program's output.
+// bounded is a buffer that limits a program's output.
 type bounded struct {
 	bytes.Buffer
 	what  string
 	limit int
 }
 
-// Write fails at the limit, which ends the program.
+// Write fails beyond the limit, and then the program ends.
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.Len()+len(data) > b.limit {
 		return 0, nfnetlink.TooLarge{What: b.what, Limit: b.limit}

@@ -12,8 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// QueueRemoval queues the deletion of our rules by iptables-nft; with an error, of those
-// that it found. It needs no program of iptables, and none of the rules to be there.
+// QueueRemoval adds the deletion of our rules by iptables-nft to a transaction. If it returns an error,
+// the transaction deletes the rules that were found. QueueRemoval executes no program of iptables, and
+// succeeds if there are no rules.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -43,8 +44,8 @@ type removal struct {
 	name   xtables.Table
 	chains []string
 
-	jumps   []otherRule    // rules of other chains that jump to ours
-	rules   map[string]int // number of their other rules, by chain
+	jumps   []otherRule    // rules of other chains that jump to our chains
+	rules   map[string]int // number of other rules in each chain
 	created created
 }
 
@@ -52,7 +53,7 @@ type removal struct {
 type otherRule struct {
 	chain  string
 	handle uint64
-	jumps  bool // to one of our chains
+	jumps  bool // the rule jumps to one of our chains
 }
 
 func (r *removal) read(from *nfnetlink.Reader) error {
@@ -78,9 +79,9 @@ func (r *removal) read(from *nfnetlink.Reader) error {
 	return err
 }
 
-// queue adds the table's part to the transaction. It deletes the jumps to our
-// chains first, then the chains, then what iptables created for them, unless it
-// holds other rules or chains.
+// queue adds a table's deletions to the transaction: first the jumps to our chains, then our chains,
+// and then the table and chains that iptables created for them, unless they contain other rules or
+// chains.
 func (r *removal) queue() {
 	table := nfnetlink.Table{Family: nfnetlink.FamilyNumber[r.name.Family], Name: r.name.Name}
 	for _, j := range r.jumps {
@@ -111,7 +112,7 @@ func leadsToOurs(expressions []byte) bool {
 	_ = nfnetlink.EachAttribute(expressions, func(_ uint16, expression []byte) error {
 		chain, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VERDICT, unix.NFTA_VERDICT_CHAIN)
 		leads = leads || isOurs(nfnetlink.Text(chain))
-		return nil // malformed expressions lead nowhere
+		return nil // a malformed expression has no effect
 	})
 	return leads
 }

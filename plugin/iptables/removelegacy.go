@@ -17,18 +17,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// lockWait bounds the seconds that each program waits for its lock. Programs
-// before iptables 1.8.6 have no other lock than the node's.
+// lockWait limits the time that each program waits for its lock, in seconds. Programs before iptables
+// 1.8.6 can only use the lock of the whole node.
 const lockWait = 1
 
-// RemoveLegacy removes our rules from the tables of iptables-legacy. The tables
-// stay: the kernel can't delete them.
+// RemoveLegacy removes our rules from the tables of iptables-legacy. The tables stay, because the
+// kernel can't delete them.
 func RemoveLegacy(ctx context.Context) error {
 	tables, err := xtables.List()
 	if err != nil {
 		return err
 	}
-	// The library runs programs with this process's environment.
+	// The library executes programs with this process's environment.
 	if err := os.Setenv(lockVariable, privateLock); err != nil {
 		return fmt.Errorf("setting %s: %w", lockVariable, err)
 	}
@@ -63,16 +63,16 @@ func removeLegacyTable(ctx context.Context, table xtables.Table) error {
 	return b.restore(ctx, table.Family, statements, "--noflush")
 }
 
-// legacyRemoval removes our chains from one table. The library has no deadlines,
-// so each method checks the context before it runs a program.
+// legacyRemoval removes our chains from one table. The library has no deadlines, so each method checks
+// the context before it executes a program.
 type legacyRemoval struct {
 	ctx     context.Context
 	command *goiptables.IPTables
 	table   string
 }
 
-// statements returns the input of an iptables-restore that deletes the jumps to
-// our chains first, then the chains, in one commit.
+// statements returns input for iptables-restore that deletes first the jumps to our chains, and then
+// our chains, in one commit.
 func (r legacyRemoval) statements() (string, error) {
 	if err := r.ctx.Err(); err != nil {
 		return "", err
@@ -93,8 +93,8 @@ func (r legacyRemoval) statements() (string, error) {
 	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
 }
 
-// deleteJumps writes deletions of the rules in another plugin's or a built-in
-// chain that jump to ours, the last rule first.
+// deleteJumps writes deletions of the rules that jump to our chains, from another plugin's chain or a
+// built-in one. It begins with the last rule, so that the numbers of the others stay valid.
 func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
 	if err := r.ctx.Err(); err != nil {
 		return err

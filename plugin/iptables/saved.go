@@ -13,13 +13,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// dumpSaved reads, from the output of iptables-save, our chains and the rules of
-// other chains that jump to them.
+// dumpSaved reads the output of iptables-save. It returns our chains, and the rules of other chains
+// that jump to ours.
 func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 	existing := xtables.Names()
 	var dumped dump.Dump
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
-		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // the program would create them
+		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // otherwise iptables-save would create the tables
 			continue
 		}
 		out, err := run(ctx, b.programs[family].root, nil, b.programs[family].save)
@@ -33,8 +33,8 @@ func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 	return dumped, nil
 }
 
-// onlyTables returns some of the tables that iptables-save printed. A table that
-// it did not print is returned without rules: a restore empties it.
+// onlyTables returns the parts of the output of iptables-save for some tables. If iptables-save did not
+// print a table, onlyTables returns the table without rules, so that a restore empties it.
 func onlyTables(text string, tables []capture.Table) string {
 	var kept strings.Builder
 	for _, table := range tables {
@@ -57,11 +57,11 @@ type savedTable struct {
 	rules  []savedRule
 }
 
-// savedRule is a rule of a chain; its text is without "-A" and the chain.
+// savedRule is a rule. Its text does not include "-A" and the chain's name.
 type savedRule struct{ chain, text string }
 
-// parseSaved parses the format of iptables-save: "*nat", ":CHAIN policy
-// counters", "-A CHAIN rule", "COMMIT". It ignores other lines.
+// parseSaved parses the output of iptables-save: "*nat", ":CHAIN policy counters", "-A CHAIN rule",
+// "COMMIT". It ignores other lines.
 func parseSaved(text string) []savedTable {
 	var tables []savedTable
 	for line := range strings.Lines(text) {
@@ -86,15 +86,14 @@ func parseSaved(text string) []savedTable {
 	return tables
 }
 
-// leadsToOurs reports whether a rule's target, at its end, is one of our chains.
+// leadsToOurs reports whether the rule's target, which is the end of its text, is one of our chains.
 func (r savedRule) leadsToOurs() bool {
 	words := strings.Fields(r.text)
 	last := len(words) - 1
 	return last > 0 && (words[last-1] == "-j" || words[last-1] == "-g") && isOurs(words[last])
 }
 
-// ours returns our chains of the table as objects, and the other chains reduced
-// to their jumps to ours.
+// ours returns our chains of the table as objects, and the jumps of the other chains to ours.
 func (t savedTable) ours(family capture.Family) []dump.Object {
 	if !slices.Contains(t.chains, MarkerChain) {
 		return nil
@@ -111,10 +110,10 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 	return objectsOf(xtables.Table{Family: family, Name: t.name}, t.chains, rules)
 }
 
-// cutComment returns a rule without its first comment, and that comment. A comment of several
-// words is quoted; within quotes, a backslash escapes characters that a shell interprets. Text
-// in front of the comment stays, so a rule with another match that only looks like a comment
-// equals none of ours.
+// cutComment returns a rule without its first comment, and the comment. iptables-save quotes a comment
+// of several words, and escapes characters that a shell interprets with a backslash. cutComment keeps
+// the text before the comment, so a rule of ours never equals a rule with another match that only looks
+// like a comment.
 func cutComment(rule string) (rest, comment string) {
 	before, after, _ := strings.Cut(rule, "-m comment --comment ")
 	var text strings.Builder

@@ -39,15 +39,15 @@ func listNFTTables(r *nfnetlink.Reader) (xtables.Tables, error) {
 		for family, number := range nfnetlink.FamilyNumber {
 			table := xtables.Table{Family: family, Name: found.Table}
 			if _, ok := list[table]; !ok && found.Family == number {
-				list[table] = nil // a table without chains
+				list[table] = nil // the table exists, but has no chains
 			}
 		}
 	}
 	return list, err
 }
 
-// TablesOf returns the tables of nf_tables that have the families and the form of
-// iptables' ones, with their chains.
+// TablesOf returns the tables of nf_tables that have the families and the form of iptables' tables,
+// with their chains.
 func TablesOf(chains []nfnetlink.ChainName) xtables.Tables {
 	list := xtables.Tables{}
 	for _, chain := range chains {
@@ -60,7 +60,7 @@ func TablesOf(chains []nfnetlink.ChainName) xtables.Tables {
 	return list
 }
 
-// isOurs reports whether a chain is ours, in a table that has a marker chain.
+// isOurs reports whether a chain is ours, if its table has a marker chain.
 func isOurs(chain string) bool {
 	return chain == MarkerChain || strings.HasPrefix(chain, capture.ChainPrefix)
 }
