@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cri makes every request of the agent and of the guard to the node's container
-// runtime, and reads the runtime's own configuration.
+// Package cri sends the agent's and the guard's requests to the node's container runtime, and reads the
+// runtime's own configuration.
 package cri
 
 import (
@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// maxMessage is that of the kubelet's client: a listing of sandboxes has all
+	// maxMessage is the limit that the kubelet's client has, because a list of sandboxes contains all
 	// annotations of all pods.
 	maxMessage = 16 << 20
 
-	// statusTimeout bounds a request about the runtime or one sandbox, requestTimeout
-	// a listing of all sandboxes.
+	// statusTimeout limits a request about the runtime or one sandbox. requestTimeout limits a request
+	// for the list of all sandboxes.
 	statusTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 )
 
-// reconnect paces the attempts to connect, as the kubelet does.
+// reconnect is the pace of attempts to connect, which is the kubelet's.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// Client is the node's container runtime, behind its CRI socket.
+// Client sends requests to the node's container runtime, at its CRI socket.
 type Client struct {
 	sockets []string
 	runtime runtimeapi.RuntimeServiceClient
@@ -49,9 +49,9 @@ type connection interface {
 	io.Closer
 }
 
-// New returns a client. It connects with the first request, and again after the
-// connection was lost: the runtime may start later than the agent. Of several sockets it
-// uses the one at which a runtime answers.
+// New returns a client. The client connects with the first request, and again after it has lost the
+// connection, because the runtime may start later than the agent. If there are several sockets, the
+// client uses the one at which the kubelet's runtime answers.
 func New(sockets ...string) (*Client, error) {
 	if len(sockets) > 1 {
 		conn := newSearch(sockets)
@@ -73,10 +73,10 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Socket returns the socket at which the runtime answers; "" until it is found.
+// Socket returns the socket at which the runtime answers, or "" while it is unknown.
 func (c *Client) Socket() string {
 	search, ok := c.conn.(*search)
 	if !ok {
@@ -91,7 +91,7 @@ func (c *Client) Socket() string {
 // ErrNoSocket means that no CRI socket exists.
 var ErrNoSocket = errors.New("no CRI socket")
 
-// failed returns the error of a request that failed. Errors: ErrNoSocket.
+// failed describes the error of a request. Errors: ErrNoSocket.
 func (c *Client) failed(request string, err error) error {
 	if slices.ContainsFunc(c.sockets, exists) {
 		return fmt.Errorf("%s: %w", request, err)

@@ -13,19 +13,20 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// CNISettings is the runtime's configuration of CNI, with the keys of containerd.
+// CNISettings is the runtime's configuration of CNI. The fields have containerd's keys.
 type CNISettings struct {
 	ConfDir    string   `toml:"conf_dir"`
 	BinDirs    []string `toml:"bin_dirs"`
-	MaxConfNum *int     `toml:"max_conf_num"` // of containerd; nil if not set
+	MaxConfNum *int     `toml:"max_conf_num"` // only containerd has it; nil if not set
 	Network    string   `toml:"-"`            // of CRI-O, the only one that it uses; "" if not set
 }
 
-// containerdPlugins are the names of the CRI plugin, the newest first.
+// containerdPlugins are the names of containerd's CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// ReadCNISettings returns what the runtime reports, else what containerd's files contain, else those of
-// CRI-O. The agent's pod sees no file of CRI-O. source is "" if none is available.
+// ReadCNISettings returns the settings that the runtime reports, or else those in containerd's files,
+// or else those in CRI-O's files. The agent's pod can't read CRI-O's files. source is "" if no settings
+// are available.
 func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found CNISettings, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
@@ -33,7 +34,7 @@ func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found C
 				ConfDir: loaded.PluginConfDir, BinDirs: loaded.PluginDirs, MaxConfNum: &loaded.PluginMaxConfNum,
 			}, "the runtime's status"
 		}
-		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may have containerd's files as well
+		if version, err := runtime.Version(ctx); err == nil && version.IsCRIO() { // the node may also have containerd's files
 			if text, err := runtime.CRIOConfig(ctx); err == nil && found.addCRIO(text) {
 				return found, "CRI-O's configuration"
 			}
@@ -69,7 +70,7 @@ func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found C
 	return readCRIO(root)
 }
 
-// readCRIO reads CRI-O's file and then its drop-ins, where the last one wins.
+// readCRIO reads CRI-O's file and then its drop-ins. A later file overrides an earlier one.
 func readCRIO(root string) (found CNISettings, source string) {
 	files := []string{filepath.Join(root, "/etc/crio/crio.conf")}
 	_ = filepath.WalkDir(filepath.Join(root, "/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
@@ -84,7 +85,7 @@ func readCRIO(root string) (found CNISettings, source string) {
 	return found, source
 }
 
-// addCRIO adds what a file of CRI-O sets, and reports whether that is a directory.
+// addCRIO adds the settings in a file of CRI-O, and reports whether the file sets the directory.
 func (c *CNISettings) addCRIO(content []byte) bool {
 	var file struct {
 		Crio struct {

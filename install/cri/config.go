@@ -30,11 +30,11 @@ type CNIConfig struct {
 	}
 }
 
-// ErrNoConfig is the answer of a runtime that does not report its configuration, as
-// CRI-O, or not in containerd's form.
+// ErrNoConfig means that the runtime does not report its configuration, like CRI-O, or reports it in
+// another form than containerd.
 var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
 
-// CNIConfig returns what containerd reports with its status. Errors: ErrNoConfig.
+// CNIConfig returns the CNI configuration in the status that containerd reports. Errors: ErrNoConfig.
 func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -56,8 +56,8 @@ func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	return loaded, nil
 }
 
-// CRIOConfig returns the configuration that CRI-O runs with, in the form of its file. CRI-O serves
-// it by HTTP at its CRI socket.
+// CRIOConfig returns the active configuration of CRI-O, in the form of its file. CRI-O serves it over
+// HTTP at its CRI socket.
 func (c *Client) CRIOConfig(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (c *Client) CRIOConfig(ctx context.Context) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(answer.Body, maxMessage))
 }
 
-// Calls reports whether the runtime calls plugins of a type.
+// Calls reports whether the runtime calls a plugin of this type.
 func (c CNIConfig) Calls(pluginType string) bool {
 	for _, network := range c.Networks {
 		for _, plugin := range network.Config.Plugins {

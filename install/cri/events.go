@@ -14,12 +14,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ErrNoEvents means that the runtime sends no events, or would take them from the
+// ErrNoEvents means that the runtime sends no events, or would send them to this client instead of the
 // kubelet.
 var ErrNoEvents = errors.New("no CRI events")
 
-// Listen calls connected once the runtime sends events, and then began for each
-// sandbox that starts, until the stream or ctx ends. Errors: ErrNoEvents.
+// Listen receives the runtime's events, until the stream or ctx ends. It calls connected once the
+// runtime accepts the request, and then began for each sandbox that starts. Errors: ErrNoEvents.
 func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	version, err := c.Version(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	for {
 		event, err := stream.Recv()
 		switch {
-		case errors.Is(err, io.EOF) && time.Since(asked) < time.Second: // CRI-O's answer
+		case errors.Is(err, io.EOF) && time.Since(asked) < time.Second: // CRI-O ends the stream at once if events are disabled
 			return fmt.Errorf("%w: CRI events are disabled in the runtime", ErrNoEvents)
 		case err != nil:
 			return c.failed("receiving the runtime's events", err)
@@ -48,7 +48,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	}
 }
 
-// Version returns the name and the version of the runtime.
+// Version returns the runtime's name and version.
 func (c *Client) Version(ctx context.Context) (report.Runtime, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

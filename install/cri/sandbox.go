@@ -14,28 +14,28 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Sandbox is a pod as its runtime set it up. Labels and annotations are those at
-// its creation, whatever was edited since.
+// Sandbox is a pod's sandbox as the runtime created it. Labels and annotations are those at the
+// sandbox's creation, because the runtime does not learn of later edits.
 type Sandbox struct {
 	ID, Namespace, Name, UID string
 	Labels, Annotations      map[string]string
 
-	// A Locator alone knows these; empty for a sandbox in the node's network.
+	// Only a Locator sets the following fields. They are empty for a sandbox in the node's network.
 	NetNS   string
 	Runtime OCIRuntime
 
-	// NetworkError is why a Locator does not know NetNS and Runtime.
+	// NetworkError is the reason why a Locator could not set NetNS and Runtime.
 	NetworkError error
 }
 
-// OCIRuntime is what runs a sandbox's containers.
+// OCIRuntime is the program that runs a sandbox's containers.
 type OCIRuntime struct {
-	Handler string // the name that the pod's runtime class gives
+	Handler string // the handler in the pod's runtime class
 	Type    string // containerd's type of the shim
-	Program string // the program of a shim that runs one
+	Program string // the program that the shim executes, if it executes one
 }
 
-// Sandboxes lists the sandboxes that run.
+// Sandboxes lists the running sandboxes.
 func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -54,14 +54,14 @@ func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	return sandboxes, nil
 }
 
-// network is where a sandbox's traffic is: in a network namespace, or behind it in a
-// network stack that the OCI runtime keeps.
+// network contains a sandbox's network namespace, and the OCI runtime, because some runtimes have a
+// network stack of their own behind the namespace.
 type network struct {
 	netns   string
 	runtime OCIRuntime
 }
 
-// locate asks for the network of a sandbox, and whether the sandbox runs.
+// locate returns the network of a sandbox, and whether the sandbox runs.
 func (c *Client) locate(ctx context.Context, id string) (at network, ready bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -73,16 +73,15 @@ func (c *Client) locate(ctx context.Context, id string) (at network, ready bool,
 	return at, answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// networkOf reads what containerd and CRI-O report of a sandbox: its OCI
-// specification, and containerd the type of its shim. In CRI-O's answer the
-// node's own network has a path like any other.
+// networkOf reads the sandbox's OCI specification from the answer of containerd or CRI-O, and the
+// shim's type from containerd's answer. In CRI-O's answer, the node's own network has a path, too.
 func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
 		return network{}, nil
 	}
 	var verbose struct {
 		RuntimeType    string
-		RuntimeOptions json.RawMessage // of the shim's own form
+		RuntimeOptions json.RawMessage // in the shim's own format
 		RuntimeSpec    struct {
 			Linux struct {
 				Namespaces []struct{ Type, Path string }
@@ -95,7 +94,7 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	var options struct {
 		Program string `json:"binary_name"`
 	}
-	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // of another form, they name no program
+	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // options in another format name no program
 	at := network{runtime: OCIRuntime{answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program}}
 	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
 		if namespace.Type == "network" {
@@ -105,15 +104,15 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	return at, nil
 }
 
-// Locator lists sandboxes with their networks. Only one goroutine at a time may list;
-// Runs has no such limit.
+// Locator lists sandboxes with their networks. Only one goroutine at a time may call Sandboxes. Several
+// goroutines may call Runs.
 type Locator struct {
 	*Client
-	networks map[string]network // by sandbox id; they don't change
+	networks map[string]network // by sandbox id; a sandbox's network does not change
 	failures map[string]int     // requests for a network that failed, by sandbox id
 }
 
-// NewLocator returns a Locator that asks a client.
+// NewLocator returns a Locator that uses a client.
 func NewLocator(client *Client) *Locator {
 	return &Locator{client, map[string]network{}, map[string]int{}}
 }
@@ -128,15 +127,15 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	if err != nil {
 		return nil, err
 	}
-	// The sandboxes for which the runtime does not answer use up the time of the
-	// listing: they come last.
+	// Sandboxes whose requests failed come last, because requests without an answer use up the time for
+	// the listing.
 	slices.SortStableFunc(all, func(a, b Sandbox) int { return cmp.Compare(l.failures[a.ID], l.failures[b.ID]) })
 	networks, failures := make(map[string]network, len(all)), map[string]int{}
 	for _, sandbox := range all {
 		at, err := l.network(ctx, sandbox.ID)
 		switch {
 		case status.Code(err) == codes.NotFound:
-			continue // it ended meanwhile
+			continue // the sandbox has ended since the listing
 		case err != nil:
 			sandbox.NetworkError, failures[sandbox.ID] = err, l.failures[sandbox.ID]
 		default:
@@ -148,7 +147,7 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	return located, nil
 }
 
-// network returns a sandbox's network, and counts the requests that failed.
+// network returns a sandbox's network, and counts failed requests.
 func (l *Locator) network(ctx context.Context, id string) (network, error) {
 	if at, known := l.networks[id]; known {
 		return at, nil
@@ -163,7 +162,7 @@ func (l *Locator) network(ctx context.Context, id string) (network, error) {
 	return at, err
 }
 
-// Runs reports whether a sandbox still runs, in the network namespace that it had.
+// Runs reports whether a sandbox still runs, in the same network namespace.
 func (l *Locator) Runs(ctx context.Context, sandbox Sandbox) (bool, error) {
 	at, ready, err := l.locate(ctx, sandbox.ID)
 	return ready && at.netns == sandbox.NetNS, err

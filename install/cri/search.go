@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// searchTimeout bounds a search. The request that searches has as long again.
+// searchTimeout limits a search. The request that searches then has the same time left for its answer.
 const searchTimeout = statusTimeout / 2
 
 // KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
@@ -27,16 +27,16 @@ func KnownSockets() []string {
 	}
 }
 
-// search is a connection to the kubelet's runtime, which answers at one of several
-// sockets. It searches with the first request, and again after it lost that runtime.
+// search is a connection to the kubelet's runtime, which answers at one of several sockets. The first
+// request searches for the socket, and so does the next request after the connection was lost.
 type search struct {
 	sockets []string
 
 	searching chan struct{} // has an element while a request searches
-	last      string        // the socket of the runtime that was found last; owned by the request that searches
+	last      string        // the socket that was found last; only the searching request may use it
 
 	mu    sync.Mutex
-	found *grpc.ClientConn // nil: to be searched
+	found *grpc.ClientConn // nil until a search has found the runtime
 }
 
 func newSearch(sockets []string) *search {
@@ -67,7 +67,7 @@ func (s *search) NewStream(
 	return conn.NewStream(ctx, desc, method, options...)
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *search) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *search) current() *grpc.ClientConn {
 	return s.found
 }
 
-// lose has the next request search again, unless another one has already.
+// lose makes the next request search again, unless another request has already found a new connection.
 func (s *search) lose(conn *grpc.ClientConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *search) lose(conn *grpc.ClientConn) {
 	}
 }
 
-// find returns the connection to the runtime, which one request at a time searches.
+// find returns the connection to the runtime. Only one request at a time searches for it.
 func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 	select {
 	case s.searching <- struct{}{}:
@@ -114,17 +114,18 @@ func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// candidate is what a socket answers.
+// candidate is the answer at one socket.
 type candidate struct {
 	socket string
 	conn   *grpc.ClientConn // nil after an error
-	pods   bool             // the runtime runs some
+	pods   bool             // the runtime runs pods
 	err    error
 }
 
-// choose connects to the kubelet's runtime: the one that runs pods. One without pods it
-// takes only if that was the kubelet's before, or if no other socket can be: while the
-// kubelet's runtime restarts, another one may be idle on the node.
+// choose connects to the kubelet's runtime, which is the one that runs pods. It chooses a runtime
+// without pods only if that was the kubelet's runtime before, or if no other socket can belong to the
+// kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would choose another runtime
+// that is idle on the node.
 func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	candidates := askAll(ctx, distinct(s.sockets))
 	var running, idle, silent []candidate
@@ -134,7 +135,7 @@ func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 			running = append(running, c)
 		case c.err == nil:
 			idle = append(idle, c)
-		case status.Code(c.err) != codes.Unimplemented: // a containerd without CRI is no kubelet's runtime
+		case status.Code(c.err) != codes.Unimplemented: // containerd without its CRI plugin can't be the kubelet's runtime
 			silent = append(silent, c)
 		}
 	}
@@ -160,7 +161,7 @@ func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	return chosen.conn, nil
 }
 
-// undecided says what each socket answered.
+// undecided returns an error with the answer at each socket.
 func undecided(candidates []candidate) error {
 	answers := make([]string, len(candidates))
 	for i, c := range candidates {
@@ -176,7 +177,7 @@ func undecided(candidates []candidate) error {
 		strings.Join(answers, "; "))
 }
 
-// distinct leaves out sockets that do not exist or are links to others.
+// distinct removes sockets that do not exist, and links to other sockets of the list.
 func distinct(sockets []string) (paths []string) {
 	var seen []os.FileInfo
 	for _, socket := range sockets {
@@ -189,7 +190,8 @@ func distinct(sockets []string) (paths []string) {
 	return paths
 }
 
-// askAll asks at all sockets at once: one that hangs must not use up the others' time.
+// askAll sends requests to all sockets at once, so that a runtime that hangs does not delay the other
+// answers.
 func askAll(ctx context.Context, sockets []string) []candidate {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -202,7 +204,7 @@ func askAll(ctx context.Context, sockets []string) []candidate {
 	return candidates
 }
 
-// ask connects to a socket and asks whether a runtime there runs pods.
+// ask connects to a socket, and requests whether a runtime there runs pods.
 func ask(ctx context.Context, socket string) candidate {
 	conn, err := dial(socket)
 	if err != nil {
