@@ -17,27 +17,27 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// podReader reads one pod from the API server, whatever its UID.
+// podReader reads the pod of a name from the API server, whatever the pod's UID is.
 type podReader interface {
 	Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error)
 }
 
-// answers answers requests from the cache, else from the API server. A request for a pod of
-// another node must have its UID, which no error names: a process that reaches the socket
-// can't read such a pod by its name.
+// answers answers requests from the cache or, if the cache lacks the pod, from the API server. A
+// request for another node's pod must contain the pod's UID, and errors never contain it. So a process
+// that reaches the socket can't read such a pod by its name.
 type answers struct {
 	cache   *podCache
 	api     podReader
 	metrics *podMetrics
 	log     *slog.Logger
-	node    string // the agent's; empty if it is not known
+	node    string // the agent's node, or "" if it is unknown
 	reads   singleflight.Group
 }
 
 // answer returns the document that answers a request.
 func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	switch {
-	case request.Version != capture.PodVersion: // the version is all that the other release must read
+	case request.Version != capture.PodVersion: // another release reads only the version
 		return a.encode(sourceFault, lookup.Answer{})
 	case request.Pod.Name == "":
 		return a.pong(request)
@@ -56,7 +56,7 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	return a.send(sourceRead, found, request)
 }
 
-// pong answers a request without a pod.
+// pong answers a request that names no pod.
 func (a *answers) pong(request lookup.Request) []byte {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if err := a.cache.unready(); err != nil {
@@ -72,16 +72,15 @@ func (a *answers) pong(request lookup.Request) []byte {
 	return document
 }
 
-// read reads a pod from the API server. Requests of the same pod share one read.
-// Those without a UID share none: a read that began before the request could return
-// an earlier pod of that name. The cache does not keep what was read: only the watch
-// says when a pod is gone.
+// read reads a pod from the API server. Requests for the same UID share one read. Requests without a
+// UID share none, because a read that began before the request could return an earlier pod of that
+// name. read does not add the pod to the cache, because only the watch shows when a pod is gone.
 func (a *answers) read(ctx context.Context, pod capture.PodRef) (*entry, error) {
 	if pod.UID == "" {
 		return a.readAlone(ctx, pod)
 	}
 	shared := a.reads.DoChan(pod.String()+"/"+pod.UID, func() (any, error) {
-		return a.readAlone(context.WithoutCancel(ctx), pod) // kube.Client has a timeout of its own
+		return a.readAlone(context.WithoutCancel(ctx), pod) // kube.Client has its own timeout
 	})
 	select {
 	case <-ctx.Done():
@@ -105,7 +104,7 @@ func (a *answers) readAlone(ctx context.Context, ref capture.PodRef) (*entry, er
 	return newEntry(pod, a.cache.meshes)
 }
 
-// send returns the document of an entry, or that it has not changed.
+// send returns the document of an entry, or "unchanged" if the caller has the same entry.
 func (a *answers) send(source string, e *entry, request lookup.Request) []byte {
 	if request.Digest == e.digest {
 		return a.encode(sourceUnchanged, lookup.Answer{Unchanged: true})
@@ -118,7 +117,7 @@ func (a *answers) send(source string, e *entry, request lookup.Request) []byte {
 	return document
 }
 
-// fault returns the document of an error.
+// fault returns the document for an error.
 func (a *answers) fault(err error, pod capture.PodRef) []byte {
 	fault := faultOf(err, pod)
 	if unready := a.cache.unready(); unready != nil && fault.Kind != lookup.Gone {
@@ -138,7 +137,7 @@ func (a *answers) encode(source string, answer lookup.Answer) []byte {
 	return document
 }
 
-// parseRequest reads a request. Its names are parts of a URL.
+// parseRequest reads a request, and checks its names, because they become parts of a URL.
 func parseRequest(document []byte) (lookup.Request, error) {
 	var request lookup.Request
 	if err := json.Unmarshal(document, &request); err != nil {
@@ -149,7 +148,7 @@ func parseRequest(document []byte) (lookup.Request, error) {
 	}
 	for _, name := range []string{request.Pod.Namespace, request.Pod.Name} {
 		if faults := content.IsPathSegmentName(name); name == "" || len(faults) > 0 {
-			return lookup.Request{}, fmt.Errorf("reading the request: %q is not a name of a pod or namespace", name)
+			return lookup.Request{}, fmt.Errorf("reading the request: %q is not the name of a pod or namespace", name)
 		}
 	}
 	return request, nil

@@ -14,25 +14,25 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// podCache holds the answers for the pods of this node. It implements kube.PodStore.
+// podCache holds the answers about this node's pods. It implements kube.PodStore.
 type podCache struct {
-	meshes  []config.MeshName // that are on
+	meshes  []config.MeshName // the meshes whose pods are captured
 	metrics *podMetrics
 	log     *slog.Logger
 
 	mu      sync.RWMutex
 	entries map[string]*entry // by namespace/name
-	watched bool              // false where the node's name is unknown: nothing fills the cache
-	synced  bool              // the node's pods were read at least once
-	failure error             // why the watch is broken; nil while it is not
-	broken  time.Time         // since when
+	watched bool              // false if the node's name is unknown, because then nothing fills the cache
+	synced  bool              // the agent has read the node's pods at least once
+	failure error             // why the watch is broken, or nil
+	broken  time.Time         // since when the watch is broken
 }
 
 func newPodCache(watched bool, meshes []config.MeshName, m *podMetrics, log *slog.Logger) *podCache {
 	return &podCache{meshes: meshes, metrics: m, log: log, entries: map[string]*entry{}, watched: watched}
 }
 
-// find returns the answer for a pod. It has one for no other pod of that name.
+// find returns the answer about the pod with this key and UID, or with this key if the UID is empty.
 func (c *podCache) find(key, uid string) (*entry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -40,7 +40,7 @@ func (c *podCache) find(key, uid string) (*entry, bool) {
 	return found, ok && found.uid == uid
 }
 
-// injected returns the UIDs of the pods that are injected and not exempt by themselves.
+// injected returns the UIDs of the pods that are injected and that their own fields do not exempt.
 func (c *podCache) injected() (uids []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -52,7 +52,7 @@ func (c *podCache) injected() (uids []string) {
 	return uids
 }
 
-// unready returns why the node's pods are not known, nil if they are.
+// unready returns nil if the cache has the node's pods, and otherwise the reason.
 func (c *podCache) unready() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -65,14 +65,15 @@ func (c *podCache) unready() error {
 	return errors.New("the agent has not read its node's pods yet: the API server has not answered so far")
 }
 
-// Transform makes the entry of a pod, so that the pod itself is not kept.
+// Transform returns the entry of a pod, so that the pod itself can be freed.
 func (c *podCache) Transform(object any) (runtime.Object, error) { return entryOf(object, c.meshes) }
 
 // Add implements kube.PodStore.
 func (c *podCache) Add(object any) error {
 	added, err := entryOf(object, c.meshes)
 	if err != nil {
-		// An older answer for this pod would be wrong. Without one, the pod is read.
+		// After an error, delete the pod's earlier answer, which would be wrong. The agent then reads
+		// the pod from the API server.
 		return errors.Join(err, c.Delete(object))
 	}
 	c.mu.Lock()
@@ -98,8 +99,8 @@ func (c *podCache) Delete(object any) error {
 	return nil
 }
 
-// Replace implements kube.PodStore. The objects are all pods of the node. It leaves
-// out those without an entry: they are read when they are asked for.
+// Replace implements kube.PodStore. The objects are all pods of the node. Replace omits pods for which
+// it can't make an entry. The agent reads them from the API server with each request.
 func (c *podCache) Replace(objects []any, _ string) error {
 	entries := make(map[string]*entry, len(objects))
 	for _, object := range objects {

@@ -21,24 +21,25 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// compressFrom is the size of an answer from which on it is kept compressed.
+// compressFrom is the size from which an answer is compressed.
 const compressFrom = 4 << 10
 
-// entry is the answer for one pod, encoded.
+// entry is the encoded answer about one pod.
 type entry struct {
 	key, uid, digest string
-	injected         bool // and not exempt by itself
+	injected         bool // the pod is injected, and its own fields do not exempt it
 	document         []byte
-	size             int // of the document before it was compressed; 0 if it was not
+	size             int // of the document before compression; 0 if it is not compressed
 }
 
-// GetObjectKind implements runtime.Object: a list of Kubernetes' client holds entries.
+// GetObjectKind implements runtime.Object, because a list of Kubernetes' client contains entries.
 func (*entry) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object. No entry changes.
+// DeepCopyObject implements runtime.Object. It needs no copy, because entries do not change.
 func (e *entry) DeepCopyObject() runtime.Object { return e }
 
-// entryOf returns the entry of a pod, by the meshes that are on, or the entry that it was transformed into.
+// entryOf returns the entry of a pod, for the meshes whose pods are captured. If object is already an
+// entry, entryOf returns it.
 func entryOf(object any, meshes []config.MeshName) (*entry, error) {
 	switch object := object.(type) {
 	case *entry:
@@ -49,7 +50,7 @@ func entryOf(object any, meshes []config.MeshName) (*entry, error) {
 	return nil, fmt.Errorf("keeping an object of type %T: expected a pod", object)
 }
 
-// keyOf returns the key of what entryOf takes.
+// keyOf returns the key of a pod or an entry.
 func keyOf(object any) (string, error) {
 	switch object := object.(type) {
 	case *entry:
@@ -61,7 +62,7 @@ func keyOf(object any) (string, error) {
 }
 
 func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
-	key, _ := keyOf(pod) // of a pod, it has no error
+	key, _ := keyOf(pod) // keyOf returns no error for a pod
 	answer := apiclient.AnswerOf(pod)
 	document, err := json.Marshal(answer)
 	if err != nil {
@@ -83,7 +84,7 @@ func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 	return e, nil
 }
 
-// answer returns the document to send.
+// answer returns the document in an entry, decompressed.
 func (e *entry) answer() ([]byte, error) {
 	if e.size == 0 {
 		return e.document, nil
@@ -95,7 +96,7 @@ func (e *entry) answer() ([]byte, error) {
 	return document, nil
 }
 
-// compress can't fail: neither does the writer, nor is the level invalid.
+// compress ignores errors, because the level is valid and a buffer's Write does not fail.
 func compress(document []byte) []byte {
 	var compressed bytes.Buffer
 	writer, _ := flate.NewWriter(&compressed, flate.BestSpeed)

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// notOfNode is the error for another node's pod that the request does not name by its UID.
+// notOfNode is the error for a request for another node's pod that does not contain the pod's UID.
 type notOfNode struct {
 	pod  capture.PodRef
 	node string
@@ -23,7 +23,7 @@ func (n notOfNode) Error() string {
 	return fmt.Sprintf("pod %s is not a pod of node %s: expected one of this node, or its UID", n.pod, n.node)
 }
 
-// faultOf returns what follows from a failed read of a pod with the agent's own rights.
+// faultOf returns the fault that describes a failed read of a pod with the agent's own rights.
 func faultOf(err error, pod capture.PodRef) *lookup.Fault {
 	fault := apiclient.FaultOf(err)
 	_, elsewhere := errors.AsType[notOfNode](err)

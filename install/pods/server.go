@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods answers requests of pods at a socket. It watches the pods of its node,
-// so that most requests need no request to the API server.
+// Package pods answers requests for pods at a socket. It watches the pods of its node, so most answers
+// need no request to the API server.
 package pods
 
 import (
@@ -24,17 +24,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// maxConnections is the most connections at once: more than pods start at once on a node.
+// maxConnections limits the connections at once. It is more than the number of pods that start at once
+// on a node.
 const maxConnections = 256
 
-// Settings are those of a Server.
+// Settings contains the settings of a Server.
 type Settings struct {
-	Socket string            // in the agent's own file system
-	Node   string            // whose pods to watch; empty to read each pod when it is asked for
-	Meshes []config.MeshName // that are on
+	Socket string            // path in the agent's file system
+	Node   string            // the node whose pods to watch; if empty, the Server reads each pod on request
+	Meshes []config.MeshName // the meshes whose pods are captured
 }
 
-// Server answers requests of pods. A nil Server answers none, and knows none.
+// Server answers requests for pods. A nil Server answers no request and watches no pod.
 type Server struct {
 	settings Settings
 	api      *kube.Client
@@ -45,7 +46,7 @@ type Server struct {
 	slots    chan struct{} // one for each connection
 
 	mu        sync.Mutex
-	listening error // why the socket can't be asked; nil if it can
+	listening error // why the Server does not listen, or nil if it does
 }
 
 // New returns a Server that registers its metrics with a registry.
@@ -60,7 +61,7 @@ func New(settings Settings, api *kube.Client, registry prometheus.Registerer, lo
 	}
 }
 
-// Ready returns why pods can't be asked for, nil if they can.
+// Ready returns nil if the Server can answer requests, and otherwise the reason.
 func (s *Server) Ready() error {
 	if s == nil {
 		return nil
@@ -73,7 +74,7 @@ func (s *Server) Ready() error {
 	return s.cache.unready()
 }
 
-// Watches reports whether the watch of the node's pods has a pod with this UID.
+// Watches reports whether the watch has found a pod with this UID on the node.
 func (s *Server) Watches(pod capture.PodRef) bool {
 	if s == nil {
 		return false
@@ -82,8 +83,8 @@ func (s *Server) Watches(pod capture.PodRef) bool {
 	return found
 }
 
-// Serve watches the node's pods and answers requests until ctx ends. It listens again
-// whenever the socket was lost. Error: the socket's path is too long.
+// Serve watches the node's pods and answers requests until ctx ends. It listens again after each loss
+// of the socket. It returns an error if the socket's path is too long.
 func (s *Server) Serve(ctx context.Context) error {
 	if s == nil {
 		<-ctx.Done()
@@ -102,7 +103,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// listen makes the socket.
+// listen creates the socket.
 func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
 	listener, err := host.ListenStream(ctx, s.settings.Socket)
 	if err == nil {
@@ -111,7 +112,7 @@ func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
 	return listener, err
 }
 
-// lost is called when the socket was lost, or could not be made.
+// lost records that the socket was lost, or could not be created.
 func (s *Server) lost(err error) {
 	s.setListening(fmt.Errorf("listening for lookups of pods at %s: %w", s.settings.Socket, err))
 	s.log.Warn("listening for lookups of pods failed; retrying", "socket", s.settings.Socket, "error", err)
@@ -123,7 +124,7 @@ func (s *Server) setListening(err error) {
 	s.listening = err
 }
 
-// accept serves one connection, as one of connections.
+// accept accepts a connection, and serves it in a goroutine that connections counts.
 func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connections *sync.WaitGroup) error {
 	conn, err := listener.AcceptUnix()
 	if err != nil {
@@ -137,21 +138,21 @@ func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connect
 		})
 	default:
 		s.metrics.refused.WithLabelValues(reasonFull).Inc()
-		_ = conn.Close() // without a byte: the other end does not wait for it
+		_ = conn.Close() // without lookup.Accepted, so that the other end does not wait
 	}
 	return nil
 }
 
-// Time limits of a connection. A read from the API server may take 10 seconds.
+// Time limits of a connection. A read from the API server can take 10 seconds.
 const (
 	connectionTimeout = 12 * time.Second
 	requestTimeout    = time.Second
-	endTimeout        = time.Second // once the agent ends
+	endTimeout        = time.Second // after the end of ctx
 )
 
 // serve answers one request.
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
-	defer func() { _ = conn.Close() }() // the answer is sent by then
+	defer func() { _ = conn.Close() }() // the answer has already been sent
 	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)
 	defer cancel()
 	if uid, err := lookup.PeerUID(conn); err != nil || uid != os.Geteuid() {
@@ -188,7 +189,7 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) error {
 	return lookup.WriteMessage(conn, s.answers.answer(ctx, request))
 }
 
-// Sources of answers, in their metric.
+// Values of the label source, which says where an answer comes from.
 const (
 	sourceWatch     = "watch"
 	sourceRead      = "read"
@@ -196,7 +197,7 @@ const (
 	sourceFault     = "fault"
 )
 
-// Reasons for refused connections, in their metric.
+// Values of the label reason, which says why a connection was refused.
 const (
 	reasonFull = "full"
 	reasonPeer = "peer"
@@ -208,7 +209,7 @@ type podMetrics struct {
 	refused         *prometheus.CounterVec
 }
 
-// Metrics returns all metrics, in the order of the reference's table.
+// Metrics describes all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 
 func newMetrics(f *metrics.Factory) *podMetrics {
