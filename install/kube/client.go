@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube makes every request of the agent to the API server. It also does the agent's
-// work on single objects there: the node's Lease, the startup taint, and the eviction of pods
-// that the guard may not repair. Its client knows a few kinds and no more: a clientset of all
-// of them would take more memory than the whole agent.
+// Package kube sends all requests of the agent to the API server. It also contains the agent's work on
+// single objects: the node's Lease, the startup taint, and evictions of pods that the guard may not
+// repair. Its client knows only a few kinds, because a clientset of all kinds would need more memory
+// than the whole agent.
 package kube
 
 import (
@@ -27,21 +27,21 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
-// requestTimeout bounds each request with all of its retries.
+// requestTimeout limits each request, including its retries.
 const requestTimeout = 10 * time.Second
 
-// do makes a request.
+// do sends a request.
 func do(ctx context.Context, request *rest.Request) rest.Result {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return request.Do(ctx)
 }
 
-// Client is the API server, with the agent's own rights.
+// Client sends requests to the API server with the agent's own rights.
 type Client struct {
 	rest    rest.Interface // limited to a few requests per second
-	reads   rest.Interface // of pods, which pod starts wait for: the callers limit them
-	streams rest.Interface // list and watch of a node's pods
+	reads   rest.Interface // for pods that an ADD waits for, without a limit because the callers have one
+	streams rest.Interface // for the list and watch of a node's pods
 }
 
 // New returns a client. It connects with the first request.
@@ -64,8 +64,8 @@ func New(access *rest.Config) (*Client, error) {
 	reads.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	streams := rest.CopyConfig(config)
 	streams.Wrap(func(next http.RoundTripper) http.RoundTripper { return httplimit.Transport(next, maxList) })
-	streams.QPS = -1    // pages follow one another; watches have a pace of their own
-	streams.Timeout = 0 // it would end every watch
+	streams.QPS = -1    // pages follow each other, and watches are paced by podWatch
+	streams.Timeout = 0 // a timeout would end every watch
 	streams.AcceptContentTypes = reads.AcceptContentTypes
 
 	client := &Client{}
@@ -87,8 +87,8 @@ func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
 	return nil
 }
 
-// RecountEvent replaces count, time and message of an Event that was posted.
-// Errors: those of the API server, "not found" for an Event that has expired.
+// RecountEvent replaces count, time and message of an Event that was posted. Errors: those of the API
+// server, such as "not found" for an Event that has expired.
 func (c *Client) RecountEvent(ctx context.Context, event *corev1.Event) error {
 	patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
 	if err == nil {

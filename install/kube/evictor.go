@@ -20,12 +20,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Pace of one node's evictions.
+// Pace of evictions on one node.
 const (
 	evictPause  = 10 * time.Second // after an eviction
-	readPause   = time.Second      // after a pod that was read and not evicted
-	retryAfter  = time.Minute      // for one pod: it is terminating, or a PodDisruptionBudget protects it
-	maxAge      = 10 * time.Second // of a request
+	readPause   = time.Second      // after reading a pod without evicting it
+	retryAfter  = time.Minute      // until the next attempt for a pod that terminates, or that a PodDisruptionBudget protects
+	maxAge      = 10 * time.Second // of a request; older requests are dropped
 	queueLength = 256
 )
 
@@ -33,7 +33,7 @@ const (
 type Evictor struct {
 	api       *Client
 	node      string
-	meshes    []config.MeshName // that are on
+	meshes    []config.MeshName // the meshes whose pods are captured
 	ready     func(context.Context) error
 	log       *slog.Logger
 	results   *prometheus.CounterVec
@@ -41,22 +41,22 @@ type Evictor struct {
 	attempted map[string]time.Time // by the pod's UID
 }
 
-// request is a pod whose eviction the guard requested.
+// request is the guard's request to evict a pod.
 type request struct {
 	pod capture.PodRef
 	at  time.Time
 }
 
-// Results of an eviction, in its metric.
+// Values of the label result.
 const (
 	done    = "done"
 	refused = "refused" // by a PodDisruptionBudget
-	denied  = "denied"  // by the agent: see denial
+	denied  = "denied"  // by the agent; see the method denial
 	failed  = "failed"
 )
 
-// NewEvictor returns an Evictor of one node's pods. It evicts none while ready returns an
-// error: the replacement would be uncaptured, too.
+// NewEvictor returns an Evictor of one node's pods. It evicts no pod while ready returns an error,
+// because the replacement would be uncaptured, too.
 func NewEvictor(
 	api *Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error,
 	registry prometheus.Registerer, log *slog.Logger,
@@ -70,7 +70,7 @@ func NewEvictor(
 	}, nil
 }
 
-// EvictorMetrics returns all metrics, in the order of the reference's table.
+// EvictorMetrics describes all metrics, in the order of the reference's table.
 func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
@@ -79,8 +79,8 @@ func newCounter(f *metrics.Factory) *prometheus.CounterVec {
 		"result", done, refused, denied, failed)
 }
 
-// Request queues a pod for eviction. When the queue is full the request is
-// dropped; the guard repeats it.
+// Request queues a pod for eviction. If the queue is full, Request drops the pod, and the guard
+// requests the eviction again later.
 func (e *Evictor) Request(pod capture.PodRef) {
 	select {
 	case e.queue <- request{pod, time.Now()}:
@@ -88,7 +88,7 @@ func (e *Evictor) Request(pod capture.PodRef) {
 	}
 }
 
-// Serve evicts until ctx ends.
+// Serve evicts queued pods until ctx ends.
 func (e *Evictor) Serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -105,8 +105,8 @@ func (e *Evictor) Serve(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a request is fresh, and its pod was not attempted within
-// retryAfter: the guard repeats its requests.
+// isDue reports whether a request is recent, and the last attempt for its pod was longer ago than
+// retryAfter. The check is necessary because the guard repeats its requests.
 func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.attempted {
 		if time.Since(at) > retryAfter {
@@ -117,7 +117,7 @@ func (e *Evictor) isDue(r request) bool {
 	return !attempted && time.Since(r.at) <= maxAge
 }
 
-// evict evicts one pod if it may, and returns the pause before the next one.
+// evict evicts one pod, if the agent may, and returns the pause before the next eviction.
 func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	log := e.log.With("pod", pod.String())
 	if err := e.ready(ctx); err != nil {
@@ -150,8 +150,8 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	return readPause
 }
 
-// denial returns why this agent may not evict a pod, "" if it may. The API server
-// lets the agent evict any pod, and a record is only a message.
+// denial returns why this agent may not evict a pod, or "" if it may. The agent must check, because the
+// API server lets it evict any pod, and any process that reaches the agent's socket can send a record.
 func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {

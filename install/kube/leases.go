@@ -20,13 +20,13 @@ func (c *Client) CreateLease(ctx context.Context, made *coordination.Lease) (*co
 	return lease(ctx, "creating", c.rest.Post(), made.Namespace, made.Name, made)
 }
 
-// UpdateLease replaces a Lease of the same resource version, and returns it as the API
-// server stored it. Errors: "conflict" where the version is another one.
+// UpdateLease replaces a Lease, and returns it as the API server stored it. Errors: "conflict" if the
+// Lease has another resource version.
 func (c *Client) UpdateLease(ctx context.Context, changed *coordination.Lease) (*coordination.Lease, error) {
 	return lease(ctx, "updating", c.rest.Put(), changed.Namespace, changed.Name, changed, changed.Name)
 }
 
-// leasesPath is followed by a namespace.
+// leasesPath is the API's path before the namespace.
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces"
 
 func lease(
@@ -37,7 +37,7 @@ func lease(
 		request.Body(body)
 	}
 	answer := &coordination.Lease{}
-	// The next write is a few seconds away: it takes the place of a retry.
+	// No retry is necessary, because the next write follows in a few seconds.
 	if err := do(ctx, request.MaxRetries(0)).Into(answer); err != nil {
 		return nil, fmt.Errorf("%s Lease %s/%s: %w", doing, namespace, name, err)
 	}

@@ -18,19 +18,19 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// LeaseAPI are the requests that a LeaseWriter makes.
+// LeaseAPI is the part of Client that a LeaseWriter uses.
 type LeaseAPI interface {
 	Lease(ctx context.Context, namespace, name string) (*coordination.Lease, error)
 	CreateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
 	UpdateLease(ctx context.Context, lease *coordination.Lease) (*coordination.Lease, error)
 }
 
-// LeaseSettings are those of a LeaseWriter.
+// LeaseSettings contains the settings of a LeaseWriter.
 type LeaseSettings struct {
 	Namespace, Node string
-	Holder          string                                 // the agent's pod
+	Holder          string                                 // the name of the agent's pod
 	NodeUID         func() string                          // of the Lease's owner; "" for none
-	State           func(context.Context) report.NodeState // at this moment
+	State           func(context.Context) report.NodeState // returns the current state
 }
 
 // LeaseWriter writes the Lease of one node.
@@ -39,13 +39,13 @@ type LeaseWriter struct {
 	api      LeaseAPI
 	log      *slog.Logger
 
-	stored  *coordination.Lease // as the API server has it; nil if not known
-	written string              // the state in it
+	stored  *coordination.Lease // the Lease as the API server has it, or nil if unknown
+	written string              // the state in the Lease
 	at      time.Time           // of the last write
-	beat    time.Duration       // until the next one without a change
-	next    time.Time           // earliest time of the next one
-	pause   time.Duration       // after writes that fail; zero after one that succeeds
-	fault   string              // the last one that was logged
+	beat    time.Duration       // time until the next write if nothing changes
+	next    time.Time           // earliest time of the next write
+	pause   time.Duration       // current back-off; zero after a successful write
+	fault   string              // the fault that was logged last
 }
 
 // NewLeaseWriter returns a LeaseWriter.
@@ -54,18 +54,18 @@ func NewLeaseWriter(settings LeaseSettings, api LeaseAPI, log *slog.Logger) *Lea
 }
 
 const (
-	firstDelay = 2 * time.Second // the first check of the node takes about that long
+	firstDelay = 2 * time.Second // about the duration of the first check of the node
 	interval   = 10 * time.Second
-	heartbeat  = 5 * time.Minute // between writes without a change
-	maxPause   = 5 * time.Minute // between writes that fail
+	heartbeat  = 5 * time.Minute // between writes if nothing changes
+	maxPause   = 5 * time.Minute // between failed writes
 
-	// faultyHeartbeat is the heartbeat of a node with findings or a warning: an old one must
-	// not pass for the node's state once the agent has stopped.
+	// faultyHeartbeat is the heartbeat of a node with findings or a warning. It is shorter, so that a
+	// finding soon becomes stale after the agent has stopped.
 	faultyHeartbeat = time.Minute
 )
 
-// Run writes the state on a change and at intervals, until ctx ends. The Lease stays
-// then: the next agent takes it over, or it becomes stale.
+// Run writes the state after each change and at intervals, until ctx ends. Run does not delete the
+// Lease. The next agent continues it, or it becomes stale.
 func (w *LeaseWriter) Run(ctx context.Context) {
 	wait := firstDelay
 	for {
@@ -79,9 +79,9 @@ func (w *LeaseWriter) Run(ctx context.Context) {
 	}
 }
 
-// publish writes the state if that is due.
+// publish writes the state if a write is due.
 func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
-	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // else the clock was set back
+	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // after a longer time the clock was set back, so write
 		return
 	}
 	current := w.settings.State(ctx)
@@ -106,7 +106,7 @@ func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
 	w.next = now.Add(max(w.pause, interval))
 }
 
-// note logs the first of equal errors, and the write that succeeds after one.
+// note logs an error, but equal errors only once, and logs the first success after an error.
 func (w *LeaseWriter) note(err error) {
 	switch {
 	case err != nil && err.Error() != w.fault:
@@ -118,10 +118,10 @@ func (w *LeaseWriter) note(err error) {
 	}
 }
 
-// errForeign is the error for a Lease of that name that no agent wrote.
+// errForeign is the error for a Lease of the node's name that another program wrote.
 var errForeign = errors.New("another program uses the Lease of this name: install the agents in a namespace of their own")
 
-// write creates or updates the Lease. Without a Lease that is known it asks for it.
+// write creates or updates the Lease. If the writer does not know the Lease, write reads it first.
 func (w *LeaseWriter) write(ctx context.Context, state string, now time.Time) (err error) {
 	lease := w.stored
 	if lease == nil {
@@ -149,8 +149,8 @@ func isOurs(lease *coordination.Lease) bool {
 	return true
 }
 
-// lease returns the Lease with a state. It keeps labels and annotations that were added
-// to the one before.
+// lease returns the Lease with a new state. It keeps the labels and annotations that others added to
+// the previous Lease.
 func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.Time) *coordination.Lease {
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.settings.Namespace, Name: w.settings.Node}}
 	if before != nil {
@@ -166,7 +166,7 @@ func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.T
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
 		}}
 	}
-	// After two heartbeats that did not come, the agent has ended or can't reach the API server.
+	// If two heartbeats are missing, the agent has ended or can't reach the API server.
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease

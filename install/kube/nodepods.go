@@ -23,41 +23,41 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
-// Time limits of a list and of the pods at the beginning of a watch, and how long a
-// watch may last beyond the time after which the API server ends it.
+// Time limits of a list, and of the initial pods of a watch, and the time that a watch may last after
+// the API server should have ended it.
 const (
 	listTimeout = time.Minute
 	watchGrace  = 30 * time.Second
 )
 
-// Pace of watches. The reflector backs off between failures, by 1 to 60 seconds. It
-// does not where the API server, or a proxy, ends each watch after some events.
+// Pace of watches. The reflector backs off by 1 to 60 seconds between failures. It does not back off if
+// the API server, or a proxy, ends each watch after some events.
 const (
 	watchInterval = 2 * time.Second
 	watchBurst    = 5
 )
 
-// WatchNodePods keeps a store up to date with the pods of a node until ctx ends.
+// WatchNodePods keeps a store up to date with a node's pods, until ctx ends.
 func (c *Client) WatchNodePods(ctx context.Context, node string, store PodStore) {
 	w := newPodWatch(ctx, c.streams, node, store)
 	source := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
-	// The store is told about errors; the reflector's own log would repeat them.
+	// The reflector's own log would repeat the errors that the store receives.
 	silent := klog.Logger{}
 	reflector := cache.NewReflectorWithOptions(source, &corev1.Pod{}, w, cache.ReflectorOptions{Name: "pods of the node", Logger: &silent})
-	// One of the reflector's pauses does not end with ctx.
+	// One pause of the reflector does not end with ctx, so WatchNodePods does not wait for it.
 	go reflector.RunWithContext(klog.NewContext(ctx, silent))
 	<-ctx.Done()
 }
 
-// podWatch is what the reflector lists, watches and fills. All of its methods are
-// called by the reflector's goroutine, one after the other.
+// podWatch provides the reflector's list, watch and store. The reflector's goroutine calls all methods,
+// one at a time.
 type podWatch struct {
 	PodStore
 	client   rest.Interface
-	ctx      context.Context // of WatchNodePods; the reflector lists without it
+	ctx      context.Context // the context of WatchNodePods, because the reflector lists without it
 	selector string
 	pace     *rate.Limiter
-	extend   func() // lets the open watch last; nil where it may already
+	extend   func() // removes the time limit of the open watch; nil if it is already removed
 }
 
 func newPodWatch(ctx context.Context, client rest.Interface, node string, store PodStore) *podWatch {
@@ -90,7 +90,7 @@ func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch
 	opened, err := w.client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if err != nil {
 		stop()
-		// An API server that does not stream lists refuses the request as invalid.
+		// An API server that can't stream lists rejects the request as invalid.
 		if !streaming || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 			w.fail(fmt.Errorf("watching the node's pods: %w", err))
 		}
@@ -103,14 +103,14 @@ func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch
 	return stoppedWatch{opened, stop}, nil
 }
 
-// Transformer implements cache.TransformingStore: the pods at the beginning of a watch
-// are transformed one by one, before all of them are there.
+// Transformer implements cache.TransformingStore. The reflector transforms each initial pod of a watch
+// at its arrival, before all of them have arrived.
 func (w *podWatch) Transformer() cache.TransformFunc {
 	return func(pod any) (any, error) { return w.Transform(pod) }
 }
 
-// Replace implements cache.ReflectorStore. The pods at the beginning of a watch, or of
-// a list, are complete.
+// Replace implements cache.ReflectorStore. The reflector calls it when it has all pods of a list, or
+// all initial pods of a watch.
 func (w *podWatch) Replace(pods []any, resourceVersion string) error {
 	if w.extend != nil {
 		w.extend()
@@ -137,18 +137,18 @@ func (w stoppedWatch) Stop() {
 	w.stop()
 }
 
-// Limits of a list. One response has room for 250 pods of 128 KiB, and for a page of the
-// largest pods that etcd stores. A node runs far fewer pods than maxListed: more can have
-// its name, as the kubelet refuses those.
+// Limits of a list. A response has room for 250 pods of 128 KiB, or for a page of the largest pods that
+// etcd stores. A node runs far fewer pods than maxListed. But more pods can name the node, because pods
+// that the kubelet has refused still exist.
 const (
 	maxList   = 32 << 20 // bytes
 	pageSize  = 10
 	maxListed = 2000
 )
 
-// list implements cache.ListWithContextFunc. It asks for all pods at once, which the API
-// server answers from memory, and for pages, which it reads from etcd, where a response is
-// too large. Pods that do not fit are read when they are asked for.
+// list implements cache.ListWithContextFunc. It first requests all pods at once, which the API server
+// returns from memory. If this response is too large, list requests pages, which the API server reads
+// from etcd. The agent reads pods that do not fit when it needs them.
 func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
 	defer cancel()
@@ -183,7 +183,7 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 	}
 }
 
-// keep adds the pods of a page. One that can't be kept is read when it is asked for.
+// keep adds the pods of a page. The agent reads a pod that can't be added when it needs it.
 func (w *podWatch) keep(list *internalversion.List, page *corev1.PodList) {
 	for i := range page.Items {
 		object, err := w.Transform(&page.Items[i])

@@ -15,24 +15,24 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// PodStore keeps the pods of a node: Kubernetes' pods, or what Transform made of them.
+// PodStore stores the pods of a node, as Kubernetes' pods or as Transform returned them.
 type PodStore interface {
-	// Transform is called for a pod before others are read.
+	// Transform is called for each pod before the next pod is read.
 	Transform(pod any) (runtime.Object, error)
 	Add(pod any) error
 	Update(pod any) error
 	Delete(pod any) error
-	// Replace passes all pods of the node. From the first call on, they are known.
+	// Replace passes all pods of the node. After the first call, the store is complete.
 	Replace(pods []any, resourceVersion string) error
 	Resync() error
 
 	// WatchStarted is called when the API server has accepted a watch.
 	WatchStarted()
-	// WatchFailed is called with the error of each list and watch that failed.
+	// WatchFailed is called with the error of each failed list and watch.
 	WatchFailed(err error)
 }
 
-// Pod returns the pod that has a name now, whatever its UID.
+// Pod returns the pod that has this name now, whatever its UID is.
 func (c *Client) Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := do(ctx, c.reads.Get().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).MaxRetries(0)).Into(pod); err != nil {
@@ -41,8 +41,8 @@ func (c *Client) Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, erro
 	return pod, nil
 }
 
-// Evict evicts the pod with this name and UID. Errors: those of the API server,
-// "too many requests" for a PodDisruptionBudget.
+// Evict evicts the pod with this name and UID. Errors: those of the API server, such as "too many
+// requests" if a PodDisruptionBudget protects the pod.
 func (c *Client) Evict(ctx context.Context, ref capture.PodRef) error {
 	uid := types.UID(ref.UID)
 	eviction := &policy.Eviction{
@@ -50,7 +50,7 @@ func (c *Client) Evict(ctx context.Context, ref capture.PodRef) error {
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}
 	request := c.rest.Post().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).SubResource("eviction")
-	// With retries, the client would wait for a PodDisruptionBudget, and delay the next pod.
+	// Without MaxRetries(0), the client would wait for a PodDisruptionBudget, and delay the next pod.
 	if err := do(ctx, request.MaxRetries(0).Body(eviction)).Error(); err != nil {
 		return fmt.Errorf("evicting pod %s: %w", ref, err)
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 )
 
-// refusalTime is how long an API server refuses requests before that is a fault: one that
-// starts, or that has lost etcd, refuses some as well.
+// refusalTime is the time after which refusals count as a fault, because an API server that starts, or
+// has lost etcd, also refuses some requests.
 const refusalTime = time.Minute
 
-// Refusals observes whether the API server refuses what the agent can't do without: its
-// token (401), and the watch of the node's pods (403). An API server that does not answer,
-// or that fails, refuses nothing.
+// Refusals observes whether the API server refuses the two things that the agent needs: its token
+// (401), and the watch of the node's pods (403). A failed request, or one without an answer, is not a
+// refusal.
 type Refusals struct {
 	fault prometheus.Gauge
 
@@ -29,7 +29,7 @@ type Refusals struct {
 	token, pods row
 }
 
-// row is of refused requests, without an accepted one between them.
+// row contains the times of the first and the last refused request, if none between them was accepted.
 type row struct{ first, last time.Time }
 
 func (r *row) record(refused bool) {
@@ -42,16 +42,16 @@ func (r *row) record(refused bool) {
 
 func (r *row) isLong() bool { return r.last.Sub(r.first) >= refusalTime }
 
-// Metrics returns all metrics, in the order of the reference's table.
+// Metrics describes all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
-// NewRefusals returns Refusals with a metric of a factory.
+// NewRefusals returns Refusals, and creates its metric.
 func NewRefusals(f *metrics.Factory) *Refusals {
 	const help = "1 after the API server has refused the agent's token (401) or watch (403) for a minute"
 	return &Refusals{fault: f.Gauge("api_refused", help)}
 }
 
-// Observe wraps a transport to the API server. Without Refusals it changes nothing.
+// Observe wraps a transport to the API server. If r is nil, the wrapper only passes requests on.
 func (r *Refusals) Observe(next http.RoundTripper) http.RoundTripper { return observed{next, r} }
 
 type observed struct {
@@ -75,8 +75,8 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Fault returns what the API server refuses, nil for nothing, and sets the metric. The request
-// after a refused one has the token that is in the token's file by then.
+// Fault returns an error if the API server refuses requests, and sets the metric. After a refusal, the
+// next request uses the token that the token's file then contains.
 func (r *Refusals) Fault() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

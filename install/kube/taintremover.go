@@ -21,11 +21,11 @@ type TaintRemover struct {
 	log       *slog.Logger
 
 	reminder reminder
-	logged   string // the last message
+	logged   string // the message that was logged last
 }
 
-// NewTaintRemover returns a TaintRemover of the taint with a key. It removes the taint once
-// ready returns nil, and calls observe with whether the node has it.
+// NewTaintRemover returns a TaintRemover of the taint with a key. It removes the taint once ready
+// returns nil. It passes to observe whether the node has the taint.
 func NewTaintRemover(
 	api *Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,
 ) *TaintRemover {
@@ -36,8 +36,8 @@ const (
 	firstPause    = time.Second // between checks of a tainted node
 	maxTaintPause = 5 * time.Second
 
-	// resync is between checks of a node without the taint: its Node may be
-	// registered again.
+	// resync is the time between checks of a node without the taint, because a Node that is registered
+	// again has the taint again.
 	resync = time.Minute
 )
 
@@ -59,7 +59,7 @@ func (r *TaintRemover) Run(ctx context.Context) {
 	}
 }
 
-// check removes the taint if it can, and reports whether to check again soon.
+// check removes the taint if it can, and reports whether the next check should follow soon.
 func (r *TaintRemover) check(ctx context.Context) (again bool) {
 	node, err := r.api.Node(ctx, r.node, "0")
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *TaintRemover) explain(ctx context.Context, node *corev1.Node, cause err
 	}
 }
 
-// event is a warning on the Node.
+// event returns a warning Event about the Node.
 func (r *TaintRemover) event(node *corev1.Node, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{
@@ -111,7 +111,7 @@ func (r *TaintRemover) event(node *corev1.Node, message string) *corev1.Event {
 	}
 }
 
-// logOnce logs a message, unless it is the last one that was logged.
+// logOnce logs a message, unless it equals the previous message.
 func (r *TaintRemover) logOnce(message string) {
 	if message != r.logged {
 		r.logged = message
@@ -120,22 +120,22 @@ func (r *TaintRemover) logOnce(message string) {
 }
 
 const (
-	// grace is what a node's first agent may take before an Event is posted.
+	// grace is the time that a node's first agent may need before the first Event.
 	grace = 10 * time.Second
 
-	// samePause is between two Events with one message, changedPause between
-	// Events with different ones.
+	// samePause is the time between two Events with the same message, and changedPause between Events
+	// with different messages.
 	samePause    = 5 * time.Minute
 	changedPause = 30 * time.Second
 )
 
-// reminder paces the Events about a node that keeps its taint.
+// reminder decides when to post Events about a node that keeps its taint.
 type reminder struct {
 	since, posted time.Time
 	message       string
 }
 
-// due reports whether it is time for an Event, which then counts as posted.
+// due reports whether an Event is due now. If it returns true, the Event counts as posted.
 func (r *reminder) due(now time.Time, message string) bool {
 	if r.since.IsZero() {
 		r.since = now

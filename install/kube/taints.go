@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node returns a Node: with version "0" from the API server's cache, with "" the newest.
+// Node returns a Node. With version "0" it comes from the API server's cache, and with version "" from
+// etcd.
 func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, error) {
 	request := c.rest.Get().Resource("nodes").Name(name)
 	if version != "" {
@@ -26,11 +27,11 @@ func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, 
 	return node, nil
 }
 
-// taintAttempts bounds how often the taints may change between read and patch.
+// taintAttempts limits how often RemoveTaint reads the Node again.
 const taintAttempts = 5
 
-// RemoveTaint removes all taints with a key from a Node as it was read, and keeps
-// the others. Where they have changed meanwhile, it reads the Node again.
+// RemoveTaint removes all taints with a key from a Node, and keeps the other taints. If the taints have
+// changed since node was read, RemoveTaint reads the Node again.
 func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string) error {
 	for attempt := 1; ; attempt++ {
 		patch, err := taintPatch(node.Spec.Taints, key)
@@ -41,7 +42,7 @@ func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string)
 		if err == nil {
 			return nil
 		}
-		// A patch whose test fails is an invalid one.
+		// The API server rejects a patch as invalid if the patch's test fails.
 		if attempt == taintAttempts || !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("removing taint %s from node %s: %w", key, node.Name, err)
 		}
@@ -51,15 +52,15 @@ func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string)
 	}
 }
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is an operation of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value string `json:"value,omitempty"`
 }
 
-// taintPatch returns a patch that removes all taints with a key, and that fails
-// where the list has changed meanwhile; nil where the list has none.
+// taintPatch returns a patch that removes all taints with a key. It returns nil if the list has no such
+// taint. The patch fails if the list has changed.
 func taintPatch(taints []corev1.Taint, key string) ([]byte, error) {
 	var patch []operation
 	for i, taint := range slices.Backward(taints) {

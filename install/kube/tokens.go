@@ -15,25 +15,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TokenSpec is the token that is requested for a service account.
+// TokenSpec describes the token to request for a service account.
 type TokenSpec struct {
 	Namespace, ServiceAccount string
-	Node                      string // to bind the token to; empty for none
-	NodeExisted               bool   // a token was bound to it: without it, request none
+	Node                      string // the Node to bind the token to, or ""
+	NodeExisted               bool   // a token was bound to the Node before, so an unbound token must not follow
 	TTL                       time.Duration
 }
 
-// RequestToken returns a new token of a service account. Deleting the Node that it
-// is bound to revokes it. Where the API server can't bind tokens to Nodes, or has no such
-// Node yet, it requests an unbound one, which the chart's policy can refuse. An unbound
-// token never follows a bound one: it would outlive a Node that was deleted. No token is
-// bound to the agent's pod: each rollout would revoke it.
+// RequestToken returns a new token of a service account, bound to a Node. Deleting the Node revokes the
+// token. If the API server can't bind tokens to Nodes, or does not have the Node yet, RequestToken
+// requests an unbound token, which the chart's policy can refuse. After a bound token it never requests
+// an unbound one, which would outlive a deleted Node. It does not bind tokens to the agent's pod,
+// because then each rollout would revoke them.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	token, err := c.requestToken(ctx, spec, spec.Node)
 	if spec.Node != "" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isUnknownNode(err) && !spec.NodeExisted) {
-		unbound, refusal := c.requestToken(ctx, spec, "") // an API server from before 1.31, or a node's first boot
+		unbound, refusal := c.requestToken(ctx, spec, "") // for an API server before 1.31, or a node's first boot
 		if refusal == nil {
 			return unbound, nil
 		}
@@ -64,8 +64,8 @@ func (c *Client) requestToken(ctx context.Context, spec TokenSpec, node string) 
 	return answer.Status.Token, err
 }
 
-// RejectsToken reports whether the API server answers that a token is invalid. Any
-// other answer, or none, says nothing about the token.
+// RejectsToken reports whether the API server answers that a token is invalid. If the API server
+// answers otherwise, or does not answer, RejectsToken returns false.
 func RejectsToken(ctx context.Context, server, caFile, token string) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -81,6 +81,6 @@ func RejectsToken(ctx context.Context, server, caFile, token string) bool {
 	if err != nil {
 		return false
 	}
-	_ = answer.Body.Close() // nothing was read of it
+	_ = answer.Body.Close() // a failed close loses nothing, because nothing was read
 	return answer.StatusCode == http.StatusUnauthorized
 }
