@@ -10,12 +10,12 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// checkRights returns which capability this process lacks for a test. Without one, iptables
-// reports that the kernel lacks a table.
+// checkRights returns an error if this process lacks a capability that a test needs. Without the
+// capability, iptables would report that the kernel lacks a table.
 func checkRights(asked config.Backend) error {
 	needed := []struct {
 		name   string
-		number uint // below 32
+		number uint // less than 32
 	}{{"SYS_ADMIN", unix.CAP_SYS_ADMIN}, {"NET_ADMIN", unix.CAP_NET_ADMIN}, {"NET_RAW", unix.CAP_NET_RAW}}
 	if asked == config.NFTables {
 		needed = needed[:2]

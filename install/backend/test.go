@@ -15,10 +15,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Test returns the verdict on a node whose file system is at root, "" for that of this
-// process. It tests nothing where the earlier verdict is of this boot and version, and
-// good; and a choice never changes within a boot. Errors: no verdict, because the
-// kernel had no memory, refused a permission, or did not answer.
+// Test returns the verdict on a node whose file system is at root, or "" for this process's file
+// system. It returns the earlier verdict if that is good, and of this boot and version. The choice for
+// Auto never changes within a boot. If the kernel has no memory, refuses a permission, or does not
+// answer, Test returns an error instead of a verdict.
 func Test(ctx context.Context, root string, asked config.Backend, earlier Verdict) (v Verdict, err error) {
 	v = Verdict{Version: config.OwnVersion(), Asked: asked}
 	if v.Boot, err = bootID(); err != nil {
@@ -60,14 +60,15 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 	return v, nil
 }
 
-// The kernel also reports a missing module when it could not load one in time.
+// The tests are repeated, because the kernel also reports a module as missing if it could not load the
+// module in time.
 const (
 	attempts = 3
 	pause    = time.Second
 )
 
-// probe returns what node or kernel lacks for a backend, "" if it works. Errors: neither
-// of the two is certain.
+// probe returns which module or program a backend lacks, or "" if the backend works. It returns an
+// error if neither is certain.
 func probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found podnet.Probed, lacks string, err error) {
 	if err := checkRights(asked); err != nil {
 		return found, "", err
@@ -86,8 +87,8 @@ func probe(ctx context.Context, root string, asked config.Backend, transparent b
 	return found, lackOf(err), nil
 }
 
-// lackOf returns which module the kernel lacks, or which program the node, "" for an error
-// that says neither.
+// lackOf returns which module the kernel lacks, or which program the node lacks. It returns "" if the
+// error says neither.
 func lackOf(err error) string {
 	if lacking, ok := errors.AsType[nfnetlink.Lacking](err); ok {
 		return lacking.Error()

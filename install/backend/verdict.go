@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend tests whether a node's kernel supports the backend, once per boot, and
-// chooses one where the operator leaves that to the node.
+// Package backend tests once per boot whether a node's kernel supports the backend. If the operator
+// configures "auto", it also chooses the backend.
 package backend
 
 import (
@@ -18,32 +18,32 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Auto is the operator's choice to take nftables and, where the kernel lacks a module of it,
-// what works of iptables. The plugin does not know it: its entry names one backend.
+// Auto is the operator's choice to use nftables or, if the kernel lacks a module for nftables, a
+// variant of iptables that works. The plugin does not know Auto, because its entry names one backend.
 const Auto config.Backend = "auto"
 
-// Verdict is what a test of a node showed. Its zero value is that of a node without a test
-// since it booted.
+// Verdict is the result of a test of a node. Its zero value means that the node was not tested since it
+// booted.
 type Verdict struct {
-	Boot    string         `json:"boot"`    // of the node, as the kernel names it
-	Version string         `json:"version"` // of capture-cni, and so of its rules
+	Boot    string         `json:"boot"`    // the kernel's id of the boot
+	Version string         `json:"version"` // version of capture-cni
 	Asked   config.Backend `json:"asked"`
 
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
-	Reason   string         `json:"reason,omitempty"`   // why none works, or why it is not nftables
+	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why the chosen one is not nftables
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
-	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with IPv6 can't
+	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with IPv6 can't start
 
-	Choice config.Backend `json:"choice,omitempty"` // for Auto, the first one of this boot
+	Choice config.Backend `json:"choice,omitempty"` // the first choice of this boot, for Auto
 }
 
-// DirectoryName is the name of the verdict's directory in the run directory, which guard and
-// test mount without what else is there.
+// DirectoryName is the name of the verdict's directory in the run directory. The guard and the test
+// mount only this part of the run directory.
 const DirectoryName = "backend"
 
 const fileName = "verdict.json"
 
-// Read returns the verdict of this boot, in the run directory as this process sees it.
+// Read returns this boot's verdict from the run directory.
 func Read(runDir string) (v Verdict, err error) {
 	path := filepath.Join(runDir, DirectoryName, fileName)
 	content, err := host.ReadFile(path)
@@ -66,11 +66,11 @@ func Write(runDir string, v Verdict) (err error) {
 	if err != nil {
 		return err
 	}
-	content, _ := json.Marshal(v) // strings have no error
+	content, _ := json.Marshal(v) // a struct of strings can always be encoded
 	return errors.Join(directory.Ensure(fileName, content), directory.Close())
 }
 
-// bootID returns what differs between two boots of a node.
+// bootID returns an id that is different after each boot.
 func bootID() (string, error) {
 	content, err := host.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -79,8 +79,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// Fault returns why the plugin's entry can't be written for the backend that the operator
-// asks for. Without a test it is nil, but for Auto.
+// Fault returns an error if the plugin's entry can't be written for the backend that the operator
+// configured. For a node that was not tested, it returns nil, except for Auto.
 func (v Verdict) Fault(asked config.Backend) error {
 	switch {
 	case v.Asked == asked && v.Chosen == "":
@@ -92,8 +92,8 @@ func (v Verdict) Fault(asked config.Backend) error {
 	return nil
 }
 
-// Notes names the meshed pods that this node can't capture with the backend that was tested, if
-// the operator still asks for that backend.
+// Notes returns findings about the meshed pods that this node can't capture with the tested backend, if
+// the operator still configures that backend.
 func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	if v.Asked != asked {
 		return nil
