@@ -19,11 +19,11 @@ import (
 
 const (
 	clientRetryInterval = 250 * time.Millisecond
-	maxAnswer           = 8 << 10 // bytes of all lines
+	maxAnswer           = 8 << 10 // bytes of all lines together
 )
 
-// Connect connects to each destination until the application answers or the budget is
-// used up: proxies, and the Service in the nodes' rules, may start later.
+// Connect connects to each destination until the application answers or the budget is used up, because
+// proxies, and the rules for the Service on the nodes, may start later.
 func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Duration) []report.TestObservation {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
@@ -36,7 +36,7 @@ func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Dur
 	return observations
 }
 
-// observe returns the last attempt that was not cut short.
+// observe returns the last attempt that ctx did not interrupt.
 func observe(ctx context.Context, to netip.AddrPort) (last report.TestObservation) {
 	for {
 		attempt := try(ctx, to)
@@ -79,7 +79,7 @@ func readLines(conn io.Reader) (lines []report.TestLine, err error) {
 	for scanner.Scan() {
 		var line report.TestLine
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
-			return lines, errors.New("the answer is not that of a program of this test")
+			return lines, errors.New("the answer does not come from a program of this test")
 		}
 		lines = append(lines, line)
 	}

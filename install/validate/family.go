@@ -21,7 +21,7 @@ const (
 
 func (f Family) has(a netip.Addr) bool { return a.Is4() == (f == IPv4) }
 
-// network returns Go's name of a protocol in this family.
+// network returns Go's name of a protocol in this family, such as "tcp4".
 func (f Family) network(protocol string) string { return protocol + string(f[len("IPv"):]) }
 
 // localhost returns the address to which the rules redirect connections.
@@ -32,7 +32,7 @@ func (f Family) localhost() netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// Families selects the families to prove.
+// Families selects the families whose capture is proved.
 type Families string
 
 const (
@@ -42,11 +42,10 @@ const (
 	Both     Families = "both"
 )
 
-// podNetwork is the state of the pod's network namespace, as far as a process
-// without capabilities can read it.
+// podNetwork is the state of the pod's network namespace that a process without capabilities can read.
 type podNetwork struct {
-	addresses   []netip.Addr // neither loopback nor link-local
-	proxySource bool         // lo has the address that ADD assigns with IPv6 rules
+	addresses   []netip.Addr // addresses other than loopback and link-local
+	proxySource bool         // lo has the address that ADD adds for IPv6 rules
 }
 
 func readPodNetwork() (podNetwork, error) {
@@ -68,8 +67,8 @@ func readPodNetwork() (podNetwork, error) {
 	return pod, nil
 }
 
-// families returns the families to prove. Auto proves what the mesh captures:
-// IPv6 of a dual-stack pod only if ADD applied IPv6 rules.
+// families returns the families to prove. Auto proves the families that the mesh captures: IPv6 of a
+// dual-stack pod only if ADD installed IPv6 rules.
 func (pod podNetwork) families(selected Families) []Family {
 	named := map[Families][]Family{OnlyIPv4: {IPv4}, OnlyIPv6: {IPv6}, Both: {IPv4, IPv6}}
 	if families, ok := named[selected]; ok {

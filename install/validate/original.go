@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soOriginalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST.
+// soOriginalDst has the value of SO_ORIGINAL_DST and of IP6T_SO_ORIGINAL_DST.
 const soOriginalDst = 80
 
-// originalDestination reads from conntrack the destination that a connection had
-// before it was redirected. x/sys has no getsockopt that returns a sockaddr, so this uses
-// one that returns a struct which begins with a sockaddr_in6: there, a sockaddr_in has its
-// address in place of the flow.
+// originalDestination reads from conntrack the destination of a connection before its redirection.
+// x/sys has no getsockopt that returns a sockaddr. The function used here returns a struct that begins
+// with a sockaddr_in6. In it, a sockaddr_in has its address at the place of the flow.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probePort is the port of Istio's validation. No service uses it, so no
-// annotation excludes it from capture.
+// probePort is the port that Istio's validation uses. No service uses this port, so no annotation
+// excludes it from capture.
 const probePort = 15002
 
-// connectTimeout limits connecting, and then reading the response.
+// connectTimeout limits the attempt to connect, and then the wait for the response.
 const connectTimeout = time.Second
 
-// probe proves one direction of one family.
+// probe proves that one direction of one family is captured.
 type probe struct {
 	direction Direction
 	family    Family
@@ -33,7 +33,7 @@ type probe struct {
 	err    error // of the last attempt
 }
 
-// attempt connects once and writes the result to progress if it is a new one.
+// attempt connects once, and writes the result to progress if it differs from the previous one.
 func (p *probe) attempt(ctx context.Context, progress io.Writer) {
 	previous := p.err
 	p.err = p.try(ctx)
@@ -46,8 +46,8 @@ func (p *probe) attempt(ctx context.Context, progress io.Writer) {
 	}
 }
 
-// withoutAddresses returns the error's text without the addresses and ports,
-// which differ between attempts.
+// withoutAddresses returns the error's text without addresses and ports, because they differ between
+// attempts.
 func withoutAddresses(err error) string {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		err = operation.Err
@@ -55,9 +55,9 @@ func withoutAddresses(err error) string {
 	return err.Error()
 }
 
-// unroutable reports whether the pod has no route to the destination, so that no
-// packet was sent. The error of a TCP connection can't tell: it is the same if a
-// router has none. Connecting a UDP socket looks up the route and sends nothing.
+// unroutable reports whether the pod itself has no route to the destination, so that it sent no packet.
+// The error of a TCP connection does not tell, because it is the same if a router has no route.
+// Connecting a UDP socket looks up the route, but sends nothing.
 func (p *probe) unroutable() bool {
 	conn, err := net.Dial(p.family.network("udp"), p.to.String())
 	if err != nil {
@@ -67,8 +67,8 @@ func (p *probe) unroutable() bool {
 	return false
 }
 
-// try opens a new connection: rules do not capture connections that began before
-// them. Only our listener can send the expected response.
+// try opens a new connection, because rules do not capture connections that are older than the rules.
+// Only our listener can send the expected response.
 func (p *probe) try(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: connectTimeout, Control: oneHop}
 	conn, err := dialer.DialContext(ctx, p.family.network("tcp"), p.to.String())
@@ -90,8 +90,8 @@ func (p *probe) try(ctx context.Context) error {
 	return errors.New("unexpected response: not our listener")
 }
 
-// oneHop sets a TTL of 1: the first router drops an uncaptured connection's
-// packets. A captured connection is not routed.
+// oneHop sets a TTL of 1, so that the first router drops the packets of an uncaptured connection. The
+// packets of a captured connection pass no router.
 func oneHop(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TTL
 	if network == IPv6.network("tcp") {

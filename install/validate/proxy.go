@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Proxy stands in for the sidecar proxy: it writes a TestLine to each captured connection,
-// and forwards the connection to its original destination.
+// Proxy replaces the sidecar proxy in tests. It writes a TestLine to each captured connection, and
+// forwards the connection to its original destination.
 type Proxy struct {
 	Pod                       string
 	OutboundPort, InboundPort uint16
@@ -59,7 +59,7 @@ func accept(listener net.Listener, handle func(*net.TCPConn)) {
 	}
 }
 
-// connectionTimeout limits one connection.
+// connectionTimeout limits the duration of one connection.
 const connectionTimeout = 5 * time.Second
 
 // side is the proxy's outbound or inbound side.
@@ -69,12 +69,12 @@ type side struct {
 }
 
 func (s side) forward(client *net.TCPConn) {
-	_ = client.SetDeadline(time.Now().Add(connectionTimeout)) // fails for closed connections alone
+	_ = client.SetDeadline(time.Now().Add(connectionTimeout)) // fails only for a closed connection
 	line := report.TestLine{By: s.name, Client: address(client.RemoteAddr()).Addr(), Original: address(client.LocalAddr())}
 	if !s.transparent {
 		original, err := originalDestination(client)
 		if err != nil || original == line.Original {
-			return // it was not captured, and forwarding it would lead back here
+			return // the connection was not captured, and forwarding would lead back here
 		}
 		line.Original = original
 	}
@@ -86,11 +86,11 @@ func (s side) forward(client *net.TCPConn) {
 		return // the client sees the end of its connection
 	}
 	defer server.Close()
-	_, _ = io.Copy(client, server) // the client sends nothing
+	_, _ = io.Copy(client, server) // copies one direction, because the client sends nothing
 }
 
-// dialer makes the connection to the original destination: an inbound one from the
-// address that the rules exempt or, under TPROXY, from the client's.
+// dialer returns the dialer for the original destination. An inbound connection comes from the address
+// that the rules exempt or, under TPROXY, from the client's address.
 func (s side) dialer(line report.TestLine) *net.Dialer {
 	d := &net.Dialer{Timeout: connectionTimeout}
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Serve is the server's application: it writes a TestLine to each connection, until ctx ends.
+// Serve runs the application of the test's server. It writes a TestLine to each connection, until ctx
+// ends.
 func Serve(ctx context.Context, ports []uint) error {
 	for _, number := range ports {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standIn listens at the proxy's port before the proxy starts. It answers each
-// redirected connection with the connection's original destination.
+// standIn listens at the proxy's port before the proxy starts. It answers each redirected connection
+// with its original destination.
 type standIn struct {
 	net.Listener
 	secret  string
@@ -44,17 +44,17 @@ func (s *standIn) close() {
 	s.serving.Wait()
 }
 
-// response is the text for a connection whose original destination is to.
+// response returns the answer to a connection with the original destination to.
 func (s *standIn) response(to netip.AddrPort) string { return s.secret + " " + to.String() }
 
 func (s *standIn) serve() {
 	for {
 		conn, err := s.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
 		if to, err := originalDestination(conn.(*net.TCPConn)); err == nil {
-			_, _ = io.WriteString(conn, s.response(to)) // the client checks what arrives
+			_, _ = io.WriteString(conn, s.response(to)) // the client checks the response
 		}
 		_ = conn.Close()
 	}

@@ -84,7 +84,7 @@ func TestReadLines(t *testing.T) {
 	for err, answer := range map[string]io.Reader{
 		"":                      strings.NewReader("{}\n{}"),
 		"reading the answer: x": io.MultiReader(strings.NewReader("{}\n{}\n"), iotest.ErrReader(errors.New("x"))),
-		"the answer is not that of a program of this test": strings.NewReader("{}\n{}\n{"),
+		"the answer does not come from a program of this test": strings.NewReader("{}\n{}\n{"),
 	} {
 		if lines, got := readLines(answer); len(lines) != 2 || (got != nil) != (err != "") || got != nil && got.Error() != err {
 			t.Errorf("got %+v, %v, want error %q", lines, got, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// transparent allows a socket addresses that are not the pod's.
+// transparent lets a socket use addresses that are not the pod's.
 func transparent(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
 	if network == "tcp6" {
@@ -20,7 +20,7 @@ func transparent(network, _ string, conn syscall.RawConn) error {
 	return set(conn, level, option, 1)
 }
 
-// marked makes a socket transparent, and marks its packets as the proxy's.
+// marked makes a socket transparent, and gives its packets the proxy's mark.
 func marked(network, address string, conn syscall.RawConn) error {
 	return errors.Join(transparent(network, address, conn), set(conn, unix.SOL_SOCKET, unix.SO_MARK, int(capture.ProxyMark)))
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate proves from inside a pod, without capabilities, that the pod's
-// traffic is captured: it listens at the proxy's port, connects as an application
-// would, and checks that its own listener responds. The package also contains the programs
-// that run in the pods of kubectl capture-cni test.
+// Package validate proves from inside a pod, without capabilities, that the pod's traffic is captured.
+// It listens at the proxy's port, connects as an application would, and checks that its own listener
+// responds. The package also contains the programs that run in the pods of kubectl capture-cni test.
 package validate
 
 import (
@@ -22,27 +21,27 @@ import (
 type Settings struct {
 	Direction Direction
 	Families  Families
-	Port      uint16 // the proxy's port for the direction
+	Port      uint16 // the proxy's port for this direction
 
-	// Destinations of outbound connections: the first one of each family is
-	// used. No host has to have these addresses.
+	// Destinations of outbound connections, of which the first one of each family is used. The
+	// addresses need not belong to a host.
 	Destinations []netip.Addr
 
-	// Budget is how long to wait for the rules: a pod that started before the
-	// plugin was installed is repaired some seconds later. 0 is one attempt.
+	// Budget is the time to wait for the rules, because the guard repairs a pod that started before the
+	// plugin's installation some seconds later. 0 means one attempt.
 	Budget time.Duration
 }
 
-// Exit statuses. Status 1 is for all other errors, such as wrong flags; 126 is
-// that of Istio's own validation.
+// Exit statuses. Status 1 means any other error, such as a wrong flag. Status 126 is the one that
+// Istio's validation uses.
 const (
 	CodeOutbound  = 10 // outbound traffic is not captured
 	CodeInbound   = 11 // inbound traffic is not captured
-	CodePortInUse = 12 // another process, probably the proxy, has the port
-	CodeNotTried  = 13 // unknown: the pod has no address or no route
+	CodePortInUse = 12 // another process, probably the proxy, uses the port
+	CodeNotTried  = 13 // unknown, because the pod has no address or no route
 )
 
-// Failure is the error of a run that did not prove capture.
+// Failure is the error of a run that did not prove the capture.
 type Failure struct {
 	Code int // the command's exit status
 	error
@@ -50,8 +49,8 @@ type Failure struct {
 
 const retryInterval = 250 * time.Millisecond
 
-// Run returns nil once every family is proved, and a Failure at the end of the
-// budget.
+// Run returns nil once the capture of each family is proved, and a Failure if the budget is used up
+// before.
 func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	var probes []*probe
 	defer func() {
@@ -60,7 +59,7 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 		}
 	}()
 	for deadline := time.Now().Add(s.Budget); ; {
-		// A family can be added meanwhile: ADD assigns an address with IPv6 rules.
+		// A family can be added during the run, because ADD adds an IPv6 address with IPv6 rules.
 		added, err := s.newProbes(ctx, probes)
 		probes = append(probes, added...)
 		if err != nil {
@@ -86,7 +85,7 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	}
 }
 
-// newProbes returns probes for the families that have none yet.
+// newProbes returns probes for the families without one.
 func (s Settings) newProbes(ctx context.Context, known []*probe) ([]*probe, error) {
 	pod, err := readPodNetwork()
 	if err != nil {
@@ -118,8 +117,8 @@ func unproved(probes []*probe) []*probe {
 	return slices.DeleteFunc(slices.Clone(probes), func(p *probe) bool { return p.proved })
 }
 
-// failure returns the Failure of the probes that were not proved. If none of them
-// has a route, the rules were not tested.
+// failure returns the Failure of the probes that have not proved capture. If none of them has a route,
+// the rules were not tested.
 func (s Settings) failure(missing []*probe) error {
 	code := CodeNotTried
 	var reasons []string
@@ -136,21 +135,20 @@ func (s Settings) failure(missing []*probe) error {
 		s.Direction, s.Budget, os.Getuid(), os.Getgid(), strings.Join(reasons, "; "))}
 }
 
-// Direction is the traffic that one run proves. A run proves one direction: the
-// rules decide by uid, and a process without capabilities can't change its uid.
+// Direction is the direction of the traffic that a run proves. A run proves only one direction, because
+// the rules decide by uid, and a process without capabilities can't change its uid.
 type Direction string
 
 const (
-	// Outbound connects to another host, with any uid and gid but the proxy's.
+	// Outbound connects to another host, with any uid and gid other than the proxy's.
 	Outbound Direction = "outbound"
 
-	// Inbound connects to the pod's own address, with the proxy's uid. The rules
-	// treat such a connection as inbound: it is the pod calling its own service.
+	// Inbound connects to the pod's own address, with the proxy's uid. The rules treat such a
+	// connection as inbound, because the pod calls its own service.
 	Inbound Direction = "inbound"
 )
 
-// DefaultDestinations returns addresses that are reserved for documentation: no
-// host has them.
+// DefaultDestinations returns addresses that are reserved for documentation, so no host has them.
 func DefaultDestinations() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 }
