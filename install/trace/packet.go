@@ -11,14 +11,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Packet is the first packet of a new connection, which conntrack has no entry for.
+// Packet is the first packet of a new connection, for which conntrack has no entry.
 type Packet struct {
-	Inbound   bool             `json:"inbound,omitempty"` // sent by another host; otherwise by a process of the pod
+	Inbound   bool             `json:"inbound,omitempty"` // another host sent the packet; if false, a process of the pod did
 	Protocol  capture.Protocol `json:"protocol"`
 	From      netip.AddrPort   `json:"from,omitzero"` // a zero address or port is one that no rule names
 	To        netip.AddrPort   `json:"to"`
-	Interface string           `json:"interface"`       // by which it arrives or, if it is not inbound, leaves
-	Owner     *Owner           `json:"owner,omitempty"` // of the sending socket; nil is a user and a group that no rule names
+	Interface string           `json:"interface"`       // by which the packet arrives or, if it is not inbound, leaves
+	Owner     *Owner           `json:"owner,omitempty"` // of the sending socket; nil means a user and a group that no rule names
 	Mark      uint32           `json:"mark,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type passage struct {
 	translated bool // nat has captured it
 }
 
-// meets reports whether a match holds. The conditions are those of the match that
-// are set, in words and with the packet's own values.
+// meets reports whether a match holds. conditions are the match's conditions that are set, in words and
+// with the packet's own values.
 func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	holds = true
 	test := func(isSet, isMet bool, format string, args ...any) {
@@ -92,8 +92,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 
 var familyWords = map[capture.Family]string{capture.IPv4: "IPv4", capture.IPv6: "IPv6"}
 
-// sender returns the owner of the packet's socket. A packet that has arrived, also
-// on lo, has none.
+// sender returns the owner of the packet's socket. A packet that has arrived, even over lo, has no
+// owner.
 func (p passage) sender() (owner Owner, known bool) {
 	if p.hook != capture.Output || p.Owner == nil {
 		return Owner{}, false
@@ -101,7 +101,7 @@ func (p passage) sender() (owner Owner, known bool) {
 	return *p.Owner, true
 }
 
-// rangeOf returns the range of a list that holds an address.
+// rangeOf returns the list's range that contains an address.
 func rangeOf(list capture.List[netip.Prefix], address netip.Addr) (netip.Prefix, bool) {
 	i := slices.IndexFunc(list.Values, func(p netip.Prefix) bool { return p.Contains(address) })
 	if i < 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Text returns the trace in words, one fact a line, and what it assumes besides what
-// the caller does.
+// Text returns the trace in words, with one fact on each line, followed by its own assumptions and the
+// caller's.
 func (t Path) Text(assumptions ...string) string {
 	var text strings.Builder
 	column := func(name string, lines ...string) {
@@ -84,7 +84,7 @@ func (t Path) decisiveWords() string {
 	return fmt.Sprintf("rule %d of %s: %s", t.Decisive.Number, t.chainWords(t.Decisive.Table, t.Decisive.Chain), t.Decisive.Why)
 }
 
-// chainWords returns a chain by the names that the backend's own program prints.
+// chainWords returns a chain's name as the backend's own program prints it.
 func (t Path) chainWords(table capture.Table, chain string) string {
 	if t.NFTables {
 		return "chain " + capture.NFTChain(table, chain) + " in table inet " + capture.TableName
@@ -92,7 +92,7 @@ func (t Path) chainWords(table capture.Table, chain string) string {
 	return fmt.Sprintf("chain %s in table %s", chain, table)
 }
 
-// endWords returns where a packet ends up that no rule decides about.
+// endWords says where a packet goes that no rule decides about.
 func (t Path) endWords() string {
 	for _, hook := range slices.Backward(t.Hooks) {
 		if len(hook.Steps) == 0 || !hook.captures() {
@@ -159,7 +159,7 @@ func words(do capture.Action) string {
 	return "returns"
 }
 
-// assumptions returns what the verdict depends on besides the rules.
+// assumptions returns the assumptions, other than the rules, on which the verdict depends.
 func (t Path) assumptions() []string {
 	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
 	if !t.Packet.Inbound {

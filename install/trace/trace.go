@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace follows a packet through a Ruleset, and says why it is captured or not.
+// Package trace evaluates a Ruleset for a packet, and says why the packet is captured or not.
 package trace
 
 import (
@@ -16,18 +16,18 @@ type Path struct {
 	Packet Packet      `json:"packet"`
 	Hooks  []HookTrace `json:"hooks"`
 
-	// Verdict is Return for a packet that passes, Redirect, TProxy, Drop or Reject. Port
-	// is that of Redirect and TProxy.
+	// Verdict is Redirect, TProxy, Drop, Reject or, for a packet that passes, Return. Port is the port
+	// of Redirect and TProxy.
 	Verdict capture.Verdict `json:"verdict"`
 	Port    uint16          `json:"port,omitempty"`
 
-	// Decisive is the step that captured, dropped or exempted the packet; nil if it
+	// Decisive is the step that captured, dropped or exempted the packet. It is nil if the packet
 	// passes because no rule captures it.
 	Decisive *Step `json:"decisive,omitempty"`
 
-	Zone uint16 `json:"zone,omitempty"` // conntrack's; 0 is the one of all packets without a rule
+	Zone uint16 `json:"zone,omitempty"` // conntrack's zone; 0 is the zone of packets that no rule gives one
 
-	NFTables bool `json:"nftables,omitempty"` // the rules are in one table of nftables, which has other names
+	NFTables bool `json:"nftables,omitempty"` // the rules are in one table of nftables, in which the chains have other names
 }
 
 // HookTrace is the path through one built-in chain of a table.
@@ -41,15 +41,15 @@ type HookTrace struct {
 type Step struct {
 	Table      capture.Table  `json:"table"`
 	Chain      string         `json:"chain"`
-	Number     int            `json:"number"` // of the rule in its chain, from 1
+	Number     int            `json:"number"` // the rule's number in its chain, from 1
 	Conditions []string       `json:"conditions,omitempty"`
 	Do         capture.Action `json:"do"`
 	Why        string         `json:"why"`
-	Defers     bool           `json:"defers,omitempty"` // it leaves the decision to another table
+	Defers     bool           `json:"defers,omitempty"` // the rule leaves the decision to another table
 }
 
-// Of evaluates the rules for a packet. What it sends over lo arrives there, and
-// meets the rules for arriving packets, too.
+// Of evaluates the rules for a packet. If the pod sends the packet over lo, the rules for arriving
+// packets are evaluated, too.
 func Of(rules capture.Ruleset, p Packet) Path {
 	t := tracer{rules: rules, at: passage{Packet: p}, trace: Path{Packet: p, Verdict: capture.Return}}
 	if !p.Inbound {
@@ -72,8 +72,8 @@ type tracer struct {
 	trace Path
 }
 
-// traverse evaluates the chains of a hook. nat decides once for a connection: what
-// has met OUTPUT does not meet nat's PREROUTING.
+// traverse evaluates the chains of a hook. nat decides once for each connection, so a packet that has
+// passed nat's OUTPUT skips nat's PREROUTING.
 func (t *tracer) traverse(hook capture.Hook) {
 	t.at.hook = hook
 	byPriority := func(a, b capture.Chain) int { return cmp.Compare(a.Priority(), b.Priority()) }
@@ -101,7 +101,7 @@ func (t *tracer) enterLoopback() {
 	t.at.To, t.at.Interface = netip.AddrPortFrom(own, t.trace.Port), loopbackName
 }
 
-// evaluate applies a chain and reports whether the packet leaves the table.
+// evaluate applies a chain, and reports whether the packet leaves the table.
 func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 	for i, rule := range chain.Rules {
 		conditions, holds := t.at.meets(rule.Match)
@@ -141,7 +141,7 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 	return false
 }
 
-// captures reports whether rules at this place can capture a packet.
+// captures reports whether the chain's table and hook can capture a packet.
 func (h HookTrace) captures() bool {
 	return h.Table == capture.NAT || h.Table == capture.Filter || h.Table == capture.Mangle && h.Hook == capture.Prerouting
 }
