@@ -21,7 +21,7 @@ type BundlePart struct {
 	Write func(context.Context, io.Writer) error
 }
 
-// Limits keep a bundle small enough to send, and let no part block the others.
+// These limits keep a bundle small enough to send, and prevent that one part blocks the others.
 const (
 	maxPart     = 1 << 20
 	maxParts    = 1024
@@ -32,8 +32,8 @@ const (
 
 const faultsName = "missing.txt"
 
-// WriteBundle writes a gzipped tar archive. Parts that fail or are cut are listed in
-// missing.txt and are no error.
+// WriteBundle writes a gzipped tar archive. If a part fails or is cut, WriteBundle lists the part in
+// missing.txt, and returns no error.
 func WriteBundle(ctx context.Context, out io.Writer, now time.Time, parts []BundlePart) error {
 	zipped := gzip.NewWriter(out)
 	archive := tar.NewWriter(zipped)
@@ -76,8 +76,8 @@ func collect(ctx context.Context, part BundlePart) ([]byte, error) {
 	return content.bytes, err
 }
 
-// isValidName reports whether the archive can have a file of this name. Parts are
-// named after pods, whose names the runtime does not validate.
+// isValidName reports whether an archive may contain a file of this name. The names of some parts
+// contain pods' names, which the runtime does not validate.
 func isValidName(name string) bool {
 	return Plain(name) == name && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..")
 }
@@ -90,7 +90,7 @@ func oneLine(err error) string {
 	return text
 }
 
-// limitedBuffer holds at most maxPart bytes.
+// limitedBuffer is a buffer for at most maxPart bytes.
 type limitedBuffer struct{ bytes []byte }
 
 // Write implements io.Writer.
@@ -119,8 +119,8 @@ const (
 	plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+~:/@*()[], "
 )
 
-// Plain returns a name, a version, a path or a number unchanged, and a placeholder
-// for any other text: its author may have put a secret into a field of such a form.
+// Plain returns a name, a version, a path or a number unchanged. It returns a placeholder for any other
+// text, because the text's author may have written a secret into the field.
 func Plain(text string) string {
 	if len(text) > maxPlain || strings.Trim(text, plainCharacters) != "" {
 		return "(not of the expected form, not shown)"

@@ -4,13 +4,13 @@ package report
 
 import "fmt"
 
-// The checks of this file are those that precheck makes of a cluster and preflight of a node. Each
-// is judged and worded once, from what the one or the other can see.
+// The checks in this file belong to precheck, which examines a cluster, and to preflight, which
+// examines a node. Both use the same conditions and texts.
 
-// FixExclusive is the next step where Cilium removes the entries of other plugins.
+// FixExclusive is the next step if Cilium removes other plugins' entries.
 const FixExclusive = "set cni.exclusive=false in Cilium's values, or use --mode dropin"
 
-// exclusive is what Cilium then does by the mode of the entry, and the next step.
+// exclusive maps a mode to Cilium's effect on the entry, and to the next step.
 var exclusive = map[Mode][2]string{
 	Owned:  {"also renames the agent's list, and pods start uncaptured", FixExclusive},
 	Insert: {"also removes the entry from its own list, and pods start uncaptured", FixExclusive},
@@ -20,9 +20,9 @@ var exclusive = map[Mode][2]string{
 	},
 }
 
-// CheckExclusive returns what Cilium's cni.exclusive means for a mode. seen says how the setting
-// shows. loads and ignores report whether the runtimes are known to load drop-ins, which Cilium
-// leaves alone, or known not to.
+// CheckExclusive returns the findings that Cilium's cni.exclusive causes in a mode. seen says how the
+// setting was detected. loads reports that the runtimes are known to load drop-ins, which Cilium does
+// not remove. ignores reports that they are known not to load them.
 func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
 	does := exclusive[mode]
 	one := Finding{CiliumExclusive, Problem, "", seen + ": with cni.exclusive, Cilium " + does[0], does[1]}
@@ -35,8 +35,8 @@ func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
 	return Findings{one}
 }
 
-// Data planes that choose a Service's backend when a process connects, and how to keep them from
-// it.
+// Data planes that choose a Service's backend when a process connects, and the settings that prevent
+// that for pods.
 var (
 	Cilium = balancer{"Cilium", "set socketLB.hostNamespaceOnly=true in Cilium's values"}
 	Calico = balancer{"Calico's eBPF data plane", "set bpfConnectTimeLoadBalancing: Disabled in Calico's FelixConfiguration"}
@@ -44,8 +44,8 @@ var (
 
 type balancer struct{ name, fix string }
 
-// CheckSockets returns what follows from a data plane that balances connections at the sockets of
-// pods or, unless that is certain, may do so. seen says how it shows.
+// CheckSockets returns the finding for a data plane that balances connections at pods' sockets. If
+// certain is false, the data plane may do so. seen says how it was detected.
 func CheckSockets(by balancer, seen string, certain bool) Finding {
 	does, next := "balances", by.fix
 	if !certain {
@@ -58,7 +58,7 @@ func CheckSockets(by balancer, seen string, certain bool) Finding {
 	}
 }
 
-// CheckRuntime returns what a runtime can't do for a mode.
+// CheckRuntime returns findings about features of a mode that the runtime lacks.
 func CheckRuntime(runtime Runtime, mode Mode) (found Findings) {
 	passes, known := runtime.PassesAnnotations()
 	switch {

@@ -9,11 +9,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Code names one kind of finding. Codes are stable. Those of pods' states are also label values
-// of metrics, reasons of records and parts of Leases; those of exempt pods are the causes.
+// Code names one kind of finding. Codes are stable. The codes of pods' states are also label values of
+// metrics, reasons of records, and parts of Leases. The codes of exempt pods are the exemptions'
+// causes.
 type Code string
 
-// Meaning is what a code says, what causes such findings, and what to do next.
+// Meaning explains a code, the causes of its findings, and the next step.
 type Meaning struct {
 	Code                 Code
 	Means, Cause, Advice string
@@ -22,7 +23,7 @@ type Meaning struct {
 // Codes returns the meanings of all codes, in the order of the documents.
 func Codes() []Meaning { return slices.Concat(podCodes, nodeCodes, clusterCodes) }
 
-// advices are the next steps by code.
+// advices maps codes to next steps.
 var advices = func() map[Code]string {
 	advices := map[Code]string{}
 	for _, code := range Codes() {
@@ -31,10 +32,10 @@ var advices = func() map[Code]string {
 	return advices
 }()
 
-// Advice returns the next step that follows from the code only, "" for a code that is not known.
+// Advice returns the code's general next step, or "" for an unknown code.
 func (c Code) Advice() string { return advices[c] }
 
-// severities are those of pods' states.
+// severities maps pods' states to severities.
 var severities = map[Code]Severity{
 	Captured:      OK,
 	Uncaptured:    Problem,
@@ -54,23 +55,23 @@ var severities = map[Code]Severity{
 	NotScheduled:  Waiting,
 }
 
-// Severity returns the severity of a pod's state. Any other code has none of its own.
+// Severity returns the severity of a pod's state, or "" for any other code.
 func (c Code) Severity() Severity { return severities[c] }
 
-// partCodes are the codes of faults that only pass through a part of the node.
+// partCodes maps parts of the node to codes, for faults without a more exact code.
 var partCodes = map[string]Code{
 	"owner": NodeClaimed, "binary": PluginMissing, "credentials": CredentialsInvalid, "backend": BackendUnusable,
 	"pods": LookupsUnanswered, "entry": EntryMissing, "runtime": EntryNotLoaded,
 }
 
-// CodeOfPart returns the code of a fault of a part of the node, "" for a part that is not known.
+// CodeOfPart returns the code for a fault of a part of the node, or "" for an unknown part.
 func CodeOfPart(part string) Code { return partCodes[part] }
 
-// addCodes are the codes of ADDs that failed.
+// addCodes maps the reasons of failed ADDs to codes.
 var addCodes = map[capture.Reason]Code{
 	capture.ReasonAnnotations: AddAnnotations, capture.ReasonRefused: AddRefused, capture.ReasonLookup: AddLookup,
 	capture.ReasonConfiguration: AddConfiguration, capture.ReasonInput: AddInput, capture.ReasonKernel: AddKernel, capture.ReasonGone: AddGone,
 }
 
-// CodeOfAdd returns the code of an ADD that failed for a reason.
+// CodeOfAdd returns the code of an ADD that failed for this reason.
 func CodeOfAdd(reason capture.Reason) Code { return cmp.Or(addCodes[reason], AddFailed) }

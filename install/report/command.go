@@ -4,12 +4,12 @@ package report
 
 import "strings"
 
-// shellSafe are the characters that a POSIX shell takes literally anywhere in a word.
+// shellSafe contains the characters that have no special meaning in a word for a POSIX shell.
 const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+:,./=-"
 
-// Command returns a command line for a POSIX shell that passes exactly these words to a
-// program. Every command that the project prints with a word of the cluster, of a file or of
-// a runtime is made here, so that no such word becomes a command of its own.
+// Command returns a command line for a POSIX shell that passes exactly these words to a program. The
+// project uses it for every printed command with a word from the cluster, a file or a runtime, so that
+// no such word can execute another command.
 func Command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

@@ -4,11 +4,11 @@ package report
 
 import "cmp"
 
-// nodeFormat is the version of a node document's form. New fields do not change it: readers
-// ignore those that they do not know.
+// nodeFormat is the version of the node document's format. A new field does not change the version,
+// because readers ignore unknown fields.
 const nodeFormat = 1
 
-// nodeDocument is a NodeState in the form that agents and kubectl plugins of all releases share.
+// nodeDocument is a NodeState in the format that agents and kubectl plugins of all releases share.
 type nodeDocument struct {
 	Format  int    `json:"format"`
 	Version string `json:"version"`
@@ -20,16 +20,16 @@ type nodeDocument struct {
 	PodVersion int   `json:"podVersion,omitempty"`
 }
 
-// Document is the form of a node's findings in its Lease and in the answer of verify: its faults by
-// part, one warning, and notes.
+// Document contains a node's findings in the format of the node's Lease and of verify's answer: faults
+// by part, one warning, and notes.
 type Document struct {
 	Faults  []Fault  `json:"findings,omitzero"`
 	Warning warning  `json:"warning,omitzero"`
 	Notes   []string `json:"notes,omitempty"`
-	Codes   []Code   `json:"noteCodes,omitempty"` // of the notes
+	Codes   []Code   `json:"noteCodes,omitempty"` // the notes' codes
 }
 
-// Fault is why a part of the node is not in the desired state.
+// Fault says why a part of the node is not in the desired state.
 type Fault struct {
 	Part    string `json:"part"`
 	Reason  string `json:"reason"`
@@ -37,7 +37,7 @@ type Fault struct {
 	Code    Code   `json:"code,omitempty"`
 }
 
-// String returns the fault as logs have it.
+// String returns the fault as it appears in logs.
 func (f Fault) String() string { return join(f.Part, f.Reason) }
 
 type warning struct {
@@ -50,7 +50,7 @@ func newNodeDocument(s NodeState) nodeDocument {
 	return nodeDocument{nodeFormat, s.Version, s.Mode, s.Backend, s.Desired, s.Findings.Document(), s.Pods, s.PodVersion}
 }
 
-// Document returns the findings in the form that crosses releases.
+// Document returns the findings in the format that all releases share.
 func (f Findings) Document() (d Document) {
 	for _, one := range f.Faults() {
 		d.Faults = append(d.Faults, Fault{one.Subject, one.Advised(), one.Severity == Waiting, one.Code})
@@ -64,8 +64,8 @@ func (f Findings) Document() (d Document) {
 	return d
 }
 
-// findings returns the findings of a document. Agents until 0.3 write no codes: a fault
-// gets the code of its part.
+// findings returns the findings in a document. Agents of release 0.3 or earlier write no codes, so a
+// fault without a code gets its part's code.
 func (d Document) findings() (f Findings) {
 	for _, fault := range d.Faults {
 		f = append(f, Finding{
@@ -81,7 +81,7 @@ func (d Document) findings() (f Findings) {
 	return f
 }
 
-// limit leaves out what is too many.
+// limit removes the findings and notes that exceed the limits.
 func (d *Document) limit() {
 	d.Faults = d.Faults[:min(len(d.Faults), maxFindings)]
 	d.Notes, d.Codes = d.Notes[:min(len(d.Notes), maxNotes)], d.Codes[:min(len(d.Codes), maxNotes)]

@@ -10,19 +10,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// ExplanationForm is the version of Explanation's and Trace's form. New fields do not change it: readers
-// ignore those that they do not know.
+// ExplanationForm is the version of the format of Explanation and Trace. A new field does not change
+// the version, because readers ignore unknown fields.
 const ExplanationForm = 1
 
-// Limits of an answer. A pod with NET_ADMIN can make a node say much, and kubectl reads
-// MaxSize bytes.
+// Limits of an answer. They are necessary because a pod with NET_ADMIN can cause long answers, and
+// because kubectl reads only MaxSize bytes.
 const (
 	MaxExplanation = 1 << 20
-	MaxValue       = 1 << 10 // of an annotation
+	MaxValue       = 1 << 10 // bytes of an annotation's value
 	MaxDoubts      = 32
 )
 
-// Explanation is what a node knows of one pod. Fields that are not known are empty.
+// Explanation contains everything that a node knows about one pod. A field is empty if the node does
+// not know it.
 type Explanation struct {
 	Form      int    `json:"form"`
 	Namespace string `json:"namespace"`
@@ -30,56 +31,56 @@ type Explanation struct {
 	UID       string `json:"uid"`
 	Sandbox   string `json:"sandbox"` // its id
 
-	Examined  bool   `json:"examined"`            // false: the record of its last ADD is all that is known
-	NetNS     string `json:"netNS,omitempty"`     // path; empty for the node's own, or its runtime's
-	NotMeshed string `json:"notMeshed,omitempty"` // why it is not in the mesh; nothing else is known then
+	Examined  bool   `json:"examined"`            // if false, only the record of the pod's last ADD is known
+	NetNS     string `json:"netNS,omitempty"`     // path; empty if the pod uses the node's network or the runtime's own
+	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh; then no other field is set
 
-	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide on capture
-	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the annotations of this moment are not known
+	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide about capture
+	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the current annotations are unknown
 
 	State   Code    `json:"state,omitempty"`
 	Because string  `json:"because,omitempty"`
 	Kernel  *Kernel `json:"kernel,omitempty"`
 
-	KernelUnknown string `json:"kernelUnknown,omitempty"` // why Kernel is not known
+	KernelUnknown string `json:"kernelUnknown,omitempty"` // why Kernel is unknown
 
-	Add          *record.Record `json:"add,omitempty"`          // the last one
-	AddOfEarlier bool           `json:"addOfEarlier,omitempty"` // it is of an earlier sandbox of the pod
-	AddUnknown   string         `json:"addUnknown,omitempty"`   // why the last ADD is not known
+	Add          *record.Record `json:"add,omitempty"`          // the last ADD
+	AddOfEarlier bool           `json:"addOfEarlier,omitempty"` // Add belongs to an earlier sandbox of the pod
+	AddUnknown   string         `json:"addUnknown,omitempty"`   // why the last ADD is unknown
 }
 
-// PodAnnotation is an annotation or a label of a pod, at its creation and now.
+// PodAnnotation is a pod's annotation or label, at the pod's creation and now.
 type PodAnnotation struct {
 	Key     string `json:"key"`
-	Created *Value `json:"created,omitempty"` // nil for none
-	Now     *Value `json:"now,omitempty"`     // nil for none
+	Created *Value `json:"created,omitempty"` // nil if it did not exist
+	Now     *Value `json:"now,omitempty"`     // nil if it does not exist
 }
 
-// Value is the value of an annotation. Of one without a form only the presence is told: it
-// may be a secret.
+// Value is the value of an annotation. If the annotation has no documented form, the Value says only
+// that it exists, because it could be a secret.
 type Value struct {
 	Text   string `json:"text,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"`
-	Bytes  int    `json:"bytes,omitempty"` // of the whole, where Text was cut
+	Bytes  int    `json:"bytes,omitempty"` // of the whole value, if Text is cut
 }
 
-// Kernel is what the pod's network namespace holds.
+// Kernel describes the rules in the pod's network namespace.
 type Kernel struct {
 	Backend  string `json:"backend,omitempty"`
 	Stamp    string `json:"stamp,omitempty"`
 	Expected string `json:"expected,omitempty"` // stamp of the desired rules
-	Foreign  string `json:"foreign,omitempty"`  // chain of another plugin's capture
+	Foreign  string `json:"foreign,omitempty"`  // a chain of another plugin's capture rules
 	Refused  uint64 `json:"refused,omitempty"`  // packets
 }
 
-// Errors of Decode.
+// Errors of DecodeAnswer.
 var (
 	ErrAnswer          = errors.New("reading the agent's answer")
 	errExplanationForm = errors.New("it has form")
 )
 
-// DecodeAnswer reads what an agent of any version answers into an Explanation or a Trace. Errors: ErrAnswer
-// and, for an answer of another form, ErrForm.
+// DecodeAnswer decodes the answer of an agent of any version into an Explanation or a Trace. Errors:
+// ErrAnswer, also for an answer of another version.
 func DecodeAnswer(document []byte, into any) error {
 	var head struct{ Form int }
 	err := json.Unmarshal(document, &head)

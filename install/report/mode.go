@@ -7,13 +7,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Mode is how the plugin is added to the runtime's CNI configuration.
+// Mode says how the agent adds the plugin to the runtime's CNI configuration.
 type Mode string
 
 const (
-	// Auto is DropIn if the runtime reports that it has loaded the drop-in, else Insert.
+	// Auto means DropIn if the runtime reports that it has loaded the drop-in, and otherwise Insert.
 	Auto Mode = "auto"
-	// DropIn writes a file of the agent's own next to the primary conflist.
+	// DropIn writes a file of its own into the primary conflist's directory for drop-ins.
 	DropIn Mode = "dropin"
 	// Insert writes the entry into the conflist that the runtime loads.
 	Insert Mode = "insert"
@@ -25,17 +25,17 @@ const (
 	MultusChain Mode = "multus-chain"
 )
 
-// UnderMultus reports whether Multus calls the plugin. It passes on no annotations, and
-// the runtime does not report what Multus has loaded.
+// UnderMultus reports whether Multus calls the plugin. Multus passes no annotations, and the runtime
+// does not report the configuration that Multus has loaded.
 func (m Mode) UnderMultus() bool { return m == Multus || m == MultusChain }
 
-// IstioCNI is the type of istio-cni in a conflist.
+// IstioCNI is istio-cni's type in a conflist.
 const IstioCNI = "istio-cni"
 
-// MeshPlugins returns the types, in a conflist, of the plugins of meshes other than Istio.
+// MeshPlugins returns the types, in a conflist, of the plugins of other meshes than Istio.
 func MeshPlugins() []string { return []string{"linkerd-cni", "kuma-cni", "consul-cni"} }
 
-// MeshedExemptions returns the causes for which a pod in the mesh is not captured.
+// MeshedExemptions returns the causes for which a pod in the mesh is exempt from capture.
 func MeshedExemptions() []capture.ExemptionCause {
 	return []capture.ExemptionCause{
 		capture.InitContainer, capture.NoProxy, capture.ProxyDisabled, capture.OtherProxyType,

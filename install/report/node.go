@@ -15,37 +15,37 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// NodeAnnotation is the key of the state in its Lease.
+// NodeAnnotation is the key of the Lease's annotation that contains the node's state.
 const NodeAnnotation = "capture-cni.io/state"
 
-// LeaseLabels are those of the Leases, next to which a namespace can have others.
+// LeaseLabels returns the labels of the Leases. Other Leases in the namespace do not have these labels.
 func LeaseLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
 }
 
 // NodeState is the state of a node.
 type NodeState struct {
-	Version  string // of the agent
+	Version  string // version of the agent
 	Mode     Mode   // how the plugin is added to the runtime's CNI configuration
-	Backend  string // of the plugin's entry
-	Desired  string // of the node: present or absent
+	Backend  string // backend in the plugin's entry
+	Desired  string // the node's desired state: present or absent
 	Findings Findings
-	Pods     *Pods // nil while no guard reports them
+	Pods     *Pods // nil while no guard reports pods
 
-	PodVersion int // capture.PodVersion of the agent; 0 of one until 0.3, which knows no fence
+	PodVersion int // the agent's capture.PodVersion; 0 for release 0.3 or earlier, which knows no fence
 }
 
 // Good reports whether the node is in the desired state.
 func (s NodeState) Good() bool { return len(s.Findings.Faults()) == 0 }
 
-// Pods are the pods of the mesh that run on a node, as the guard found them.
+// Pods describes the node's running pods in the mesh, as the guard found them.
 type Pods struct {
 	States   map[Code]int                   `json:"states,omitempty"`   // pods by state
 	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
-	Named    []NamedPod                     `json:"named,omitempty"`    // those that are not captured as desired, the worst first
-	Omitted  int                            `json:"omitted,omitempty"`  // how many more of those there are
-	Repaired int                            `json:"repaired,omitempty"` // pods that run, and that the guard repaired within the last hour
-	Known    []string                       `json:"known,omitempty"`    // by ShortUID, all pods that States counts, or as many as fit
+	Named    []NamedPod                     `json:"named,omitempty"`    // pods that are not captured as desired, the worst first
+	Omitted  int                            `json:"omitted,omitempty"`  // number of such pods that Named omits
+	Repaired int                            `json:"repaired,omitempty"` // running pods that the guard repaired within the last hour
+	Known    []string                       `json:"known,omitempty"`    // ShortUIDs of all pods that States counts, or as many as fit
 }
 
 // NamedPod is a pod of the mesh that is not captured as desired.
@@ -53,13 +53,13 @@ type NamedPod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
 	State     Code                   `json:"state"`
-	Cause     capture.ExemptionCause `json:"cause,omitempty"` // of an exempt pod
+	Cause     capture.ExemptionCause `json:"cause,omitempty"` // cause of an exempt pod's exemption
 }
 
-// ShortUID returns enough of a pod's UID to tell it from others of its node.
+// ShortUID returns the beginning of a pod's UID, which distinguishes the pod from others on its node.
 func ShortUID(uid string) string { return uid[:min(len(uid), 8)] }
 
-// Lacks reports whether a pod is certainly not among those that States counts.
+// Lacks reports whether a pod is certainly not one of those that States counts.
 func (p Pods) Lacks(uid string) bool {
 	counted := 0
 	for _, count := range p.States {
@@ -68,18 +68,18 @@ func (p Pods) Lacks(uid string) bool {
 	return counted == len(p.Known) && !slices.Contains(p.Known, ShortUID(uid))
 }
 
-// MaxNodeState is the greatest size in bytes of an encoded state, and of encoded pods. The API
-// server takes 256 KiB of annotations.
+// MaxNodeState is the largest size in bytes of an encoded state, and of encoded pods. The API server
+// accepts 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
-// Encode returns the state as JSON of at most MaxNodeState bytes. It cuts texts and leaves
-// out pods, from the end, where there is too much.
+// Encode returns the state as JSON of at most MaxNodeState bytes. If the state is too large, Encode
+// cuts texts, and omits pods from the end.
 func (s NodeState) Encode() string {
 	d := newNodeDocument(s)
 	d.limit()
 	for _, text := range d.texts() {
 		*text = record.Cut(strings.ToValidUTF8(*text, "?"), maxText-len(record.Ellipsis))
-		for len(encodeState(*text)) > 2*maxText { // JSON has up to six bytes for one
+		for len(encodeState(*text)) > 2*maxText { // the JSON of one byte can have six bytes
 			*text = record.Cut(*text, len(*text)/2)
 		}
 	}
@@ -90,13 +90,13 @@ func (s NodeState) Encode() string {
 	return string(pods.shrink(func() []byte { return encodeState(d) }))
 }
 
-// Encode returns the pods as JSON of at most MaxSize bytes.
+// Encode returns the pods as JSON of at most MaxNodeState bytes.
 func (p Pods) Encode() []byte {
 	p = p.limited()
 	return p.shrink(func() []byte { return encodeState(p) })
 }
 
-// shrink leaves out pods until what is encoded fits.
+// shrink removes pods until the encoded text fits.
 func (p *Pods) shrink(encoded func() []byte) []byte {
 	for {
 		document := encoded()
@@ -108,7 +108,7 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 	}
 }
 
-// encodeState panics for nothing that NodeState can hold.
+// encodeState encodes a NodeState or Pods. No value of these types makes it panic.
 func encodeState(value any) []byte {
 	document, err := json.Marshal(value)
 	if err != nil {
@@ -117,7 +117,7 @@ func encodeState(value any) []byte {
 	return document
 }
 
-// DecodeNode returns the state in an annotation. It refuses one that no agent writes. Errors:
+// DecodeNode decodes the state in an annotation. It refuses a state that no agent would write. Errors:
 // ErrNodeFormat.
 func DecodeNode(text string) (s NodeState, err error) {
 	var d nodeDocument
@@ -133,10 +133,10 @@ func DecodeNode(text string) (s NodeState, err error) {
 	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods, d.PodVersion}, nil
 }
 
-// ErrNodeFormat is the error for the state of an agent of another version.
+// ErrNodeFormat is the error for a state in the format of another version.
 var ErrNodeFormat = errors.New("a node's state of format")
 
-// DecodePods returns the pods in a document.
+// DecodePods decodes the pods in a document.
 func DecodePods(document []byte) (p Pods, err error) {
 	err = decodeState(document, &p)
 	if err == nil {
@@ -155,13 +155,13 @@ func decodeState(document []byte, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// comparePods orders pods: the worst first, then by name.
+// comparePods orders pods by state, the worst first, and then by name.
 func comparePods(a, b NamedPod) int {
 	return cmp.Or(CompareStates(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// limited returns the pods with at most maxPods of them named, by names that Kubernetes
-// accepts: a sandbox that the runtime made for another program can have any.
+// limited returns the pods, of which it names at most maxPods. It omits pods whose names Kubernetes
+// would not accept, which a sandbox that another program created can have.
 func (p Pods) limited() Pods {
 	named := slices.DeleteFunc(slices.Clone(p.Named), func(pod NamedPod) bool { return !pod.isValid() })
 	slices.SortFunc(named, comparePods)

@@ -14,14 +14,14 @@ const (
 	maxPods     = 100
 	maxKnown    = 1000
 	maxCounts   = 32
-	maxCount    = 10_000 // pods: kubelets are tested with 110 on a node
+	maxCount    = 10_000 // pods; kubelets are tested with 110 on a node
 	maxFindings = 8
 	maxNotes    = 4
 	maxText     = 300 // bytes
 )
 
-// Forms of what a pod's entry holds: names as Kubernetes accepts them, and the words
-// for states and causes.
+// Forms of the fields of a NamedPod: names as Kubernetes accepts them, and the words for states and
+// causes.
 var (
 	namespaceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	nameForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
@@ -36,7 +36,7 @@ func (p NamedPod) isValid() bool {
 		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
 }
 
-// texts returns all texts of a state, each of at most maxText bytes.
+// texts returns the texts of a state that must have at most maxText bytes.
 func (d *nodeDocument) texts() []*string {
 	texts := []*string{&d.Version, (*string)(&d.Mode), &d.Backend, &d.Desired, &d.Warning.Reason, &d.Warning.Next, (*string)(&d.Warning.Code)}
 	for i := range d.Faults {
@@ -51,8 +51,8 @@ func (d *nodeDocument) texts() []*string {
 	return texts
 }
 
-// check returns why no agent writes such a state. A compromised one can: its numbers must
-// not cancel those of other nodes.
+// check returns an error for a state that no correct agent would write. A compromised agent could
+// otherwise write numbers that cancel those of other nodes.
 func (d *nodeDocument) check() error {
 	if len(d.Faults) > maxFindings || max(len(d.Notes), len(d.Codes)) > maxNotes {
 		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(d.Faults), len(d.Notes), maxFindings, maxNotes)

@@ -16,12 +16,12 @@ var (
 	minorVersion = regexp.MustCompile(`^v?(0\.[1-9]\d*|[1-9]\d*\.\d+)\.\d+`) // v0.0.0 is Go's for a commit without a tag
 )
 
-// WithURLs returns a text with the URL of each of the project's documents that it names: a node
-// has no documents.
+// WithURLs replaces the names of the project's documents in a text by URLs, because a node has no
+// documents.
 func WithURLs(text string) string { return withURLs(text, config.OwnVersion()) }
 
-// withURLs uses the documents of a minor version's first release, so that a text stays the same
-// in all patch releases.
+// withURLs uses the documents of a minor version's first release, so that all patch releases return the
+// same text.
 func withURLs(text, version string) string {
 	tag := "main"
 	if found := minorVersion.FindStringSubmatch(version); found != nil {

@@ -4,8 +4,8 @@ package report
 
 import "strings"
 
-// SkewAdvice returns the next step for an agent that ended because it does not know a command
-// or a flag, "" for any other error: the chart that started it is of another release.
+// SkewAdvice returns the next step for an agent that ended because it does not know a command or a
+// flag. The cause is a chart of another release. For any other message, SkewAdvice returns "".
 func SkewAdvice(message string) string {
 	if !strings.Contains(message, `unknown command "`) && !strings.Contains(message, "unknown flag: ") {
 		return ""

@@ -20,15 +20,16 @@ const TestApplication = TestServer + "/application"
 // TestProxy returns the name of a pod's proxy in a TestLine.
 func TestProxy(pod, direction string) string { return pod + "/" + direction }
 
-// TestLine is what, in a pod of kubectl capture-cni test, a proxy or the application writes to each connection.
+// TestLine is the line that a proxy or the application writes to each connection, in a pod of kubectl
+// capture-cni test.
 type TestLine struct {
 	By       string         `json:"by"`
-	Client   netip.Addr     `json:"client"`            // where the connection comes from
-	Original netip.AddrPort `json:"original,omitzero"` // of a proxy: its destination before it was captured
-	Fault    string         `json:"fault,omitempty"`   // of a proxy: why it could not forward the connection
+	Client   netip.Addr     `json:"client"`            // the connection's source
+	Original netip.AddrPort `json:"original,omitzero"` // only from a proxy: the connection's destination before its capture
+	Fault    string         `json:"fault,omitempty"`   // only from a proxy: why the proxy could not forward the connection
 }
 
-// TestObservation is what the client of that test saw of one connection.
+// TestObservation is the result of one connection of the test's client.
 type TestObservation struct {
 	To    netip.AddrPort `json:"to"`
 	Lines []TestLine     `json:"lines,omitempty"` // in the order of the connection's path
@@ -42,7 +43,7 @@ func (o TestObservation) Answered() bool {
 
 const (
 	maxTestFault = 100  // bytes
-	maxTestSize  = 4096 // bytes: the kubelet cuts longer messages
+	maxTestSize  = 4096 // bytes; the kubelet cuts longer messages
 )
 
 // EncodeTest returns observations as JSON.
@@ -69,7 +70,7 @@ func cutFault(text *string) {
 	}
 }
 
-// DecodeTest reads what EncodeTest returned.
+// DecodeTest decodes the text that EncodeTest returns.
 func DecodeTest(message string) ([]TestObservation, error) {
 	var observations []TestObservation
 	if err := json.Unmarshal([]byte(message), &observations); err != nil {

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Indent begins the further lines of a fact.
+// Indent begins all lines of a fact except the first.
 const Indent = "             "
 
-// facts writes one fact a line. Further lines of a fact are indented, so that no text of a
-// pod passes for a fact.
+// facts writes each fact on a new line, and indents the fact's other lines, so that a text from a pod
+// can't look like a fact.
 type facts struct{ strings.Builder }
 
 func (f *facts) add(name, format string, args ...any) {
 	fmt.Fprintf(f, "%-12s %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n"+Indent))
 }
 
-// Text returns what is known, one fact a line.
+// Text returns the explanation, with a line for each fact.
 func (p Explanation) Text() string {
 	var f facts
 	f.add("pod", "%s/%s, UID %s", p.Namespace, p.Name, p.UID)

@@ -6,8 +6,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/trace"
 )
 
-// Trace is which rule decides about a packet of one pod, and what keeps that from being
-// certain.
+// Trace says which rule decides about a pod's packet, and why that is uncertain.
 type Trace struct {
 	Form      int    `json:"form"`
 	Namespace string `json:"namespace"`
@@ -16,14 +15,14 @@ type Trace struct {
 
 	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh
 
-	NotCaptured string `json:"notCaptured,omitempty"` // why the pod is not captured, though it is in the mesh
+	NotCaptured string `json:"notCaptured,omitempty"` // why the pod is in the mesh but not captured
 
 	Doubts      []string    `json:"doubts,omitempty"`      // why other rules may decide
-	Path        *trace.Path `json:"path,omitempty"`        // by the pod's own rules; nil where these are not known
-	Assumptions []string    `json:"assumptions,omitempty"` // besides those of every path
+	Path        *trace.Path `json:"path,omitempty"`        // through the pod's own rules; nil if these are unknown
+	Assumptions []string    `json:"assumptions,omitempty"` // in addition to those of every path
 }
 
-// Text returns the trace, one fact a line.
+// Text returns the trace, with a line for each fact.
 func (t Trace) Text() string {
 	var f facts
 	f.add("pod", "%s/%s, UID %s", t.Namespace, t.Name, t.UID)
