@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// maxSockets bounds the sockets, of each family, whose connections survive.
+	// maxSockets limits the sockets of each family whose connections survive.
 	maxSockets = 1 << 15
 
-	// maxEntries bounds the conntrack entries that are searched for stale ones.
+	// maxEntries limits the conntrack entries among which deleteStale searches.
 	maxEntries = 1 << 16
 
-	// adoptTimeout leaves most of the caller's time for the rules.
+	// adoptTimeout limits the preparation, so that most of the caller's time is left for the rules.
 	adoptTimeout = time.Second
 )
 
-// Replace applies the Ruleset by nftables in place of all our rules, of any
-// backend. Other rules stay. Connections that began before survive; lost is the
-// reason why some do not, for which Replace does not fail. A fence has not judged them, and
-// ends those that it would not let begin.
+// Replace removes all our rules, of any backend, and applies the Ruleset by nftables. It keeps other
+// programs' rules. Connections that are open survive. If some do not survive, lost is the reason, and
+// err stays nil. If the Ruleset has a fence, Replace resets the open connections, because the fence has
+// not judged their beginnings.
 func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	if rs.HasFence() {
@@ -59,10 +59,10 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 
 var errFenced = errors.New("the pod has a fence: connections that began without it are reset, also those to the proxy")
 
-// adopt creates conntrack entries for the connections of the namespace's sockets:
-// nat rules ignore connections that have an entry, and tproxy's rules accept
-// established ones. It enables conntrack first, so that conntrack sees the
-// beginning of every connection that is not in the list.
+// adopt creates conntrack entries for the connections of the namespace's sockets, because nat's rules
+// ignore connections that have an entry, and TPROXY's rules accept established ones. adopt first
+// enables conntrack, so that conntrack sees the beginning of each connection that is missing in the
+// list.
 func adopt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
@@ -81,12 +81,12 @@ func adopt(ctx context.Context) error {
 	return err
 }
 
-// deleteStale deletes the conntrack entries of connections without a socket in the
-// namespace. A crafted segment can create one while there are no rules, and nat
-// would ignore a later connection with its addresses and ports. Translated
-// entries lead to the proxy and are harmless. Entries of forwarded connections
-// have their sockets in another namespace. Where not all entries and sockets can be
-// listed, it resets the others' connections or, without resets, deletes nothing.
+// deleteStale deletes the conntrack entries of connections without a socket in the namespace. A crafted
+// segment can create such an entry while the pod has no rules. nat would then ignore a later connection
+// with the same addresses and ports. deleteStale keeps translated entries, which lead to the proxy, and
+// entries of forwarded connections, whose sockets are in another namespace. If not all entries can be
+// listed, it resets all of the pod's connections. If not all sockets can be listed, it also deletes the
+// entries whose sockets it did not see. If resets is false, it deletes nothing in these two cases.
 func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
@@ -103,7 +103,8 @@ func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	if err != nil {
 		return err
 	}
-	// Listed after the entries: the list has each entry's socket, if there is one.
+	// The sockets are listed after the entries, so that the list contains the socket of each entry that
+	// has one.
 	sockets, complete, err := Sockets(limited, maxSockets)
 	if (err != nil || !complete) && !resets {
 		return errors.Join(err, errors.New("not all sockets of the pod can be listed"))
@@ -111,9 +112,9 @@ func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	return errors.Join(err, DeleteEntries(ctx, Orphans(entries, sockets)))
 }
 
-// DeleteStale deletes the conntrack entries of the namespace that have no socket and no
-// translation, or nothing where it can't list all: the rules refuse connections of their
-// addresses and ports until they expire.
+// DeleteStale deletes the namespace's conntrack entries that have neither a socket nor a translation.
+// If it can't list all entries and sockets, it deletes nothing. Then the rules refuse new connections
+// with the entries' addresses and ports until the entries expire.
 func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	own, err := n.Addresses()
 	if err != nil {
@@ -122,9 +123,9 @@ func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	return n.Do(func() error { return deleteStale(ctx, own, false) })
 }
 
-// replaceRules removes rules of ours, of any backend, and applies the Ruleset. For
-// rules in nf_tables both are one transaction: every packet meets the old rules or
-// the new ones, and redirected connections stay translated.
+// replaceRules removes our rules, of any backend, and applies the Ruleset. For rules in nf_tables it
+// uses a single transaction, so every packet meets either the old rules or the new ones, and redirected
+// connections stay translated.
 func replaceRules(ctx context.Context, rs capture.Ruleset) error {
 	if err := iptables.RemoveLegacy(ctx); err != nil {
 		return err
@@ -140,9 +141,9 @@ func replaceRules(ctx context.Context, rs capture.Ruleset) error {
 	return nftables.Commit(ctx, b, rs, before)
 }
 
-// enableConntrack makes conntrack track all connections of the calling thread's
-// namespace, until replaceRules, Remove or disableConntrack. The kernel tracks them
-// only while a rule reads a connection's state.
+// enableConntrack makes conntrack track all connections of the calling thread's namespace, until
+// replaceRules, Remove or disableConntrack is called. The kernel tracks connections only while a rule
+// reads their state.
 func enableConntrack(ctx context.Context) error {
 	const chain = "unreachable"
 	b, table := nfnetlink.NewBatch(), nfnetlink.InetTable(netfilter.TrackingTable)
@@ -158,7 +159,7 @@ func enableConntrack(ctx context.Context) error {
 	return nil
 }
 
-// disableConntrack undoes enableConntrack. It succeeds where there is nothing to undo.
+// disableConntrack undoes enableConntrack. It succeeds if there is nothing to undo.
 func disableConntrack(ctx context.Context) error {
 	b := nfnetlink.NewBatch()
 	b.DeleteTable(nfnetlink.InetTable(netfilter.TrackingTable))

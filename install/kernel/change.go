@@ -15,13 +15,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// batch is the number of messages that are sent at once. All answers to them fit
-// into a socket's buffer.
+// batch is the number of messages that are sent at once. All answers to a batch fit into a socket's
+// buffer.
 const batch = 64
 
-// CreateEntries creates entries for connections that have none. Existing entries stay; for
-// an open connection, the entry gets the timeout of an open connection, because
-// conntrack can have created it from a single segment.
+// CreateEntries creates entries for connections that have none, and keeps existing entries. The
+// existing entry of an open connection gets the timeout of an open connection, because conntrack can
+// have created the entry from a single segment.
 func CreateEntries(ctx context.Context, connections []Connection) error {
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	var known []Connection
@@ -67,8 +67,8 @@ func exceptMissing[T any](_ T, err error) error {
 	return err
 }
 
-// change sends a message for each item. refused decides whether the kernel's error
-// for an item is a failure; the other items are changed nevertheless.
+// change sends a message for each item. If the kernel returns an error for an item, refused decides
+// whether the error counts. change continues with the other items in any case.
 func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) []byte, refused func(T, error) error) error {
 	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -82,7 +82,7 @@ func change[T any](ctx context.Context, kind, flags uint16, items []T, encode fu
 		for i, item := range some {
 			with := flags
 			if i == len(some)-1 {
-				with |= unix.NLM_F_ACK // the kernel always sends errors; this marks their end
+				with |= unix.NLM_F_ACK // marks the end of the errors, which the kernel sends without this flag, too
 			}
 			messages = nlsocket.AppendMessage(messages, kind, with, uint32(i), encode(item))
 		}

@@ -16,14 +16,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// References caches the digests of namespaces that hold a Ruleset. It serves one
-// goroutine that compares many namespaces. Its zero value is ready.
+// References caches the digests of namespaces that contain a Ruleset. Only one goroutine may use it.
+// The zero value is ready.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 
-// maxReferences bounds the cache to some 100 KiB; a node has far fewer Rulesets.
+// maxReferences limits the cache to about 100 KiB. A node has far fewer Rulesets.
 const maxReferences = 1024
 
-// Digest returns the digest of a namespace of nftables that holds the Ruleset.
+// Digest returns the digest of a namespace that contains the Ruleset in nftables.
 func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, error) {
 	stamp := rs.Stamp()
 	if known, ok := r.digests[stamp]; ok {
@@ -40,12 +40,12 @@ func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, er
 	return r.digests[stamp], nil
 }
 
-// digestVersion grows with every change of what a digest covers: digests of
-// different versions are not comparable.
+// digestVersion grows with every change of a digest's input, because digests of different versions are
+// not comparable.
 const digestVersion = "3:"
 
-// digestOf returns the digest of a Dump, as text for a file. Dumps without a Diff have equal
-// ones: it leaves out comments, so that other words change no running pod.
+// digestOf returns the digest of a Dump, as text for a file. Dumps without a Diff have equal digests. A
+// digest does not include comments, so a reworded comment does not change it.
 func digestOf(t dump.Dump) string {
 	var all dump.Sum
 	for _, o := range slices.SortedFunc(slices.Values(t.Objects), func(a, b dump.Object) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -59,5 +59,5 @@ func digestOf(t dump.Dump) string {
 	return digestVersion + hex.EncodeToString(sum[:])
 }
 
-// Comparable reports whether a digest's text is of this version.
+// Comparable reports whether a digest was made by this version.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }

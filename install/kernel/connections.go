@@ -7,25 +7,26 @@ import (
 	"slices"
 )
 
-// Connection is a TCP connection as conntrack keeps it: the client began it.
+// Connection is a TCP connection as conntrack describes it. Client is the end that began the
+// connection.
 type Connection struct {
 	Client, Server netip.AddrPort
 	Stage          Stage
 }
 
-// Stage is how far a connection has come.
+// Stage says how far a connection has progressed.
 type Stage uint8
 
 // Stages of connections.
 const (
 	Requested Stage = iota // the namespace sent a SYN and awaits the SYN-ACK
 	Answered               // the namespace sent a SYN-ACK and awaits the ACK
-	Open                   // established, or closing for a process
-	Ended                  // closing without a process: the kernel completes it
+	Open                   // established, or closing while a process holds the socket
+	Ended                  // closing without a process, so the kernel completes it
 )
 
-// Connections returns the connections of sockets. One within the namespace has two
-// sockets, and is returned once.
+// Connections returns the connections of sockets. It returns a connection within the namespace, which
+// has two sockets, only once.
 func Connections(sockets []Socket) []Connection {
 	listeners := map[netip.AddrPort]bool{}
 	for _, s := range sockets {
@@ -46,8 +47,8 @@ func Connections(sockets []Socket) []Connection {
 			add(s, s.Remote, s.Local)
 		}
 	}
-	// The other sockets come second: for a connection within the namespace, only
-	// the server's socket shows which end is the server.
+	// The sockets of clients come second, because in a connection within the namespace, only the
+	// server's socket shows which end is the server.
 	for _, s := range sockets {
 		if s.State != Listening && !s.isServer(listeners) {
 			add(s, s.Local, s.Remote)
@@ -56,8 +57,8 @@ func Connections(sockets []Socket) []Connection {
 	return connections
 }
 
-// isServer reports whether the socket is the server's end: its port is that of a
-// listening socket.
+// isServer reports whether the socket is the server's end of a connection: a listening socket has the
+// same port.
 func (s Socket) isServer(listeners map[netip.AddrPort]bool) bool {
 	switch s.State {
 	case SynReceived:
@@ -87,7 +88,7 @@ func (s Socket) stage() Stage {
 	return Open
 }
 
-// Orphans returns the entries of connections that have no socket.
+// Orphans returns the entries of connections without a socket.
 func Orphans(entries []Entry, sockets []Socket) []Entry {
 	ends := make(map[[2]netip.AddrPort]bool, len(sockets))
 	for _, s := range sockets {

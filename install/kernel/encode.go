@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Messages and attributes of ctnetlink, see linux/netfilter/nfnetlink_conntrack.h. Libraries
-// omit the status of an entry, or keep a whole dump in memory.
+// Messages and attributes of ctnetlink, from linux/netfilter/nfnetlink_conntrack.h. Libraries omit the
+// status of an entry, or keep a whole dump in memory.
 const (
 	messageNew    = unix.NFNL_SUBSYS_CTNETLINK << 8
 	messageGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
@@ -36,34 +36,32 @@ const (
 	tcpFlagsOriginal, tcpFlagsReply     = 4, 5
 )
 
-// Bits of an entry's status, see linux/netfilter/nf_conntrack_common.h.
+// Bits of an entry's status, from linux/netfilter/nf_conntrack_common.h.
 const (
 	seenReply = 1 << 1
-	assured   = 1 << 2 // not dropped when the table is full
+	assured   = 1 << 2 // the kernel keeps the entry if the table is full
 	confirmed = 1 << 3
-	natted    = 1<<4 | 1<<5 // a source or a destination is translated
+	natted    = 1<<4 | 1<<5 // the source or the destination is translated
 )
 
-// Flags of either end, see linux/netfilter/nf_conntrack_tcp.h. With liberal,
-// conntrack accepts segments outside of the window that it computes: it has not
-// seen the window scale of the ends. With closeInit, a SYN after either end closed
-// or reset the connection begins a new one; without, it would pass as part of
-// this one.
+// Flags of either end, from linux/netfilter/nf_conntrack_tcp.h. With liberal, conntrack accepts
+// segments outside the window that it computes, because it has not seen the ends' window scales. With
+// closeInit, a SYN after the close or reset of the connection begins a new connection. Without
+// closeInit, this SYN would belong to the old connection.
 const (
 	closeInit = 0x04
 	liberal   = 0x08
 	tcpFlags  = closeInit | liberal
 )
 
-// entryState is what conntrack makes of a connection at some stage.
+// entryState contains the fields of a conntrack entry for a connection in some stage.
 type entryState struct {
-	state   uint8  // see linux/netfilter/nf_conntrack_tcp.h
+	state   uint8  // from linux/netfilter/nf_conntrack_tcp.h
 	status  uint32 // bits
 	timeout uint32 // seconds until the entry expires; the kernel's defaults
 }
 
-// nat ignores packets of an entry with SEEN_REPLY. It ignores those of a confirmed
-// entry without it as well.
+// nat ignores packets of an entry with SEEN_REPLY, and packets of a confirmed entry without it.
 var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},
@@ -81,15 +79,15 @@ func encodeNew(c Connection) []byte {
 	b.Nested(attributeProtocol, func() {
 		b.Nested(protocolTCP, func() {
 			b.Bytes(tcpState, []byte{as.state})
-			b.Bytes(tcpFlagsOriginal, []byte{tcpFlags, tcpFlags}) // flags, mask
+			b.Bytes(tcpFlagsOriginal, []byte{tcpFlags, tcpFlags}) // flags and mask
 			b.Bytes(tcpFlagsReply, []byte{tcpFlags, tcpFlags})
 		})
 	})
 	return b.Content
 }
 
-// encodeUpdate returns the body of a message that gives an existing entry the
-// timeout and status of an open connection. Its translation, if any, stays.
+// encodeUpdate returns the body of a message that gives an existing entry the timeout and status of an
+// open connection, and keeps the entry's translation.
 func encodeUpdate(c Connection) []byte {
 	as, b := entryStates[Open], newBody(c.Client.Addr())
 	encodeTuple(b, attributeOriginal, c.Client, c.Server)
@@ -98,8 +96,8 @@ func encodeUpdate(c Connection) []byte {
 	return b.Content
 }
 
-// encodeDelete returns the body of a message that deletes this entry, and not a
-// later one of the same addresses and ports.
+// encodeDelete returns the body of a message that deletes this entry, but not a later entry with the
+// same addresses and ports.
 func encodeDelete(entry Entry) []byte {
 	b := newBody(entry.Client.Addr())
 	encodeTuple(b, attributeOriginal, entry.Client, entry.Server)

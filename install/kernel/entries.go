@@ -16,20 +16,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// Entry is conntrack's entry of a TCP connection, with its addresses before any
-// translation.
+// Entry is conntrack's entry of a TCP connection, with the addresses before any translation.
 type Entry struct {
 	Client, Server netip.AddrPort
 	Translated     bool
-	TimeWait       bool   // closed: a SYN of the same addresses and ports begins a new connection
+	TimeWait       bool   // closed, so a SYN with the same addresses and ports begins a new connection
 	Assured        bool   // both ends have sent
 	Timeout        uint32 // seconds until the entry expires
 	id             uint32
 }
 
-// Entries returns the entries for which wanted returns true, at most most of them.
-// complete reports whether these are all. It leaves out entries of conntrack's
-// zones: the rules set none for TCP.
+// Entries returns at most most entries for which wanted returns true. complete reports whether these
+// are all. Entries omits entries in conntrack's zones, because our rules set no zone for TCP.
 func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []Entry, complete bool, err error) {
 	parse := func(body []byte) (Entry, bool) {
 		entry, ok := parseEntry(body)
@@ -42,8 +40,8 @@ func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []
 	return entries, complete, nil
 }
 
-// parseEntry parses a message of ctnetlink; ok reports whether it is an entry of
-// TCP in no zone. It allocates nothing: a table can hold hundreds of thousands of entries.
+// parseEntry parses a message of ctnetlink. ok reports whether it is a TCP entry outside all zones.
+// parseEntry allocates no memory, because a table can contain hundreds of thousands of entries.
 func parseEntry(body []byte) (entry Entry, ok bool) {
 	const headerLength = 4 // struct nfgenmsg
 	if len(body) < headerLength {
@@ -58,7 +56,7 @@ func parseEntry(body []byte) (entry Entry, ok bool) {
 			status := attributeNumber(data)
 			entry.Translated, entry.Assured = status&natted != 0, status&assured != 0
 		case attributeProtocol:
-			const timeWait = 7 // closed by both ends: the kernel takes a SYN for a new connection
+			const timeWait = 7 // closed by both ends, so the kernel accepts a SYN as a new connection
 			state, _ := nfnetlink.Nested(data, protocolTCP, tcpState)
 			entry.TimeWait = bytes.Equal(state, []byte{timeWait})
 		case attributeTimeout:
@@ -89,7 +87,7 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 		}
 		return nil
 	})
-	if err != nil || !tcp { // most entries of a node may be of another protocol
+	if err != nil || !tcp { // most of a node's entries can belong to another protocol
 		return source, destination, false
 	}
 	addresses, _ := nfnetlink.Nested(data, tupleAddresses)
@@ -105,7 +103,7 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort), err == nil && from.IsValid() && to.IsValid()
 }
 
-// attributeNumber returns a 32-bit attribute, 0 where the length differs.
+// attributeNumber returns a 32-bit attribute, or 0 if data has another length.
 func attributeNumber(data []byte) uint32 {
 	if len(data) != 4 {
 		return 0
@@ -113,8 +111,8 @@ func attributeNumber(data []byte) uint32 {
 	return binary.BigEndian.Uint32(data)
 }
 
-// dumpEntries returns the parsed objects of a dump, at most most of them. complete reports
-// whether these are all. It leaves out those for which parse returns false.
+// dumpEntries returns at most most parsed objects of a dump. complete reports whether these are all.
+// dumpEntries omits objects for which parse returns false.
 func dumpEntries[T any](
 	ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool),
 ) (found []T, complete bool, err error) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernel is a pod's network namespace as the guard sees it: what has changed in
-// it, whether it still holds the rules, what else could decide about its packets, and how
-// rules are put back around connections that are open. It creates entries in the kernel's
-// connection tracking for connections that began before the rules, because nat sees only
-// packets of connections that are new to conntrack.
+// Package kernel examines a pod's network namespace for the guard: what has changed there, whether it
+// still contains the rules, and what else could decide about the pod's packets. It also restores the
+// rules without breaking open connections. For connections that began before the rules, it creates
+// entries in the kernel's connection tracking, because nat only sees packets of connections that
+// conntrack does not know.
 package kernel
 
 import (
@@ -19,9 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// generation returns the number of commits to nf_tables in the calling thread's
-// namespace, by any program: while it is unchanged, so is every rule, except for those of
-// iptables-legacy.
+// generation returns the number of commits to nf_tables in the calling thread's namespace, by any
+// program. While the number is unchanged, all rules are, except those of iptables-legacy.
 func generation(ctx context.Context) (uint32, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -48,8 +47,8 @@ func generation(ctx context.Context) (uint32, error) {
 	return found[0], nil
 }
 
-// refused returns how many packets our rules have refused in the calling thread's
-// namespace. It does not count those of iptables-legacy.
+// refused returns the number of packets that our rules have refused in the calling thread's namespace.
+// It does not read iptables-legacy.
 func refused(ctx context.Context) (packets uint64, err error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -65,7 +64,7 @@ func refused(ctx context.Context) (packets uint64, err error) {
 	return packets, err
 }
 
-// addPackets adds the counters of a chain's rules.
+// addPackets adds the counters of a chain's rules to packets.
 func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain string) error {
 	l := nfnetlink.Listing{Family: family, Chain: chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes}
 	_, err := nfnetlink.ListRules(r, l, table, func(_ string, rule nfnetlink.Attributes) ([]struct{}, error) {

@@ -10,11 +10,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// legacyNAT is the priority of nat in iptables, of either variant.
+// legacyNAT is the priority of nat in both variants of iptables.
 const legacyNAT = -100
 
-// lastOfOurs returns the priority of the last of our chains that captures. Earlier versions
-// of the rules have another one.
+// lastOfOurs returns the priority of the last of our chains that captures packets. It differs between
+// versions of the rules.
 func lastOfOurs(chains []baseChain) int32 {
 	for _, chain := range chains {
 		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {
@@ -24,7 +24,7 @@ func lastOfOurs(chains []baseChain) int32 {
 	return legacyNAT
 }
 
-// legacyTablesInFront returns the tables of iptables-legacy with built-in chains in front of
+// legacyTablesInFront returns the tables of iptables-legacy whose built-in chains get packets before
 // ours.
 func legacyTablesInFront(last int32) []capture.Table {
 	tables := []capture.Table{capture.Raw, capture.Mangle}
@@ -34,7 +34,7 @@ func legacyTablesInFront(last int32) []capture.Table {
 	return tables
 }
 
-// legacyObstruction is obstruction for the tables of iptables-legacy.
+// legacyObstruction does for the tables of iptables-legacy what obstruction does for nf_tables.
 func legacyObstruction(last int32) (string, error) {
 	names := legacyTablesInFront(last)
 	for _, table := range xtables.Names() {
@@ -52,9 +52,8 @@ func legacyObstruction(last int32) (string, error) {
 	return "", nil
 }
 
-// isHarmlessTarget reports whether a target of iptables, of either variant,
-// changes nothing that decides about capture. "" is a plain verdict; ERROR marks
-// the beginning of a chain.
+// isHarmlessTarget reports whether a target of iptables, of either variant, does not affect capture. A
+// plain verdict has the target "", and the beginning of a chain has ERROR.
 func isHarmlessTarget(name string) bool {
 	switch name {
 	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":

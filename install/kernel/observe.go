@@ -12,27 +12,27 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Observation is what one visit to a pod's namespace found.
+// Observation contains the results of one visit to a pod's namespace.
 type Observation struct {
-	podnet.Observation        // zero if the generation is Question.Seen
-	Digest             string // of the rules
-	Generation         uint32 // before anything else was read
-	Refused            uint64 // packets, by our rules
-	RefusedFault       error  // why that is not known
-	Obstruction        string // what could keep packets from our rules; empty for nothing
-	ObstructionFault   error  // why that is not known
+	podnet.Observation        // zero if the generation equals Question.Seen
+	Digest             string // digest of the rules
+	Generation         uint32 // read before all other fields
+	Refused            uint64 // packets that our rules refused
+	RefusedFault       error  // why Refused is unknown
+	Obstruction        string // what could keep packets from our rules; empty if nothing could
+	ObstructionFault   error  // why Obstruction is unknown
 	Traced             Traced
 }
 
-// Question is what an Observation is made for.
+// Question says what Observe should read.
 type Question struct {
-	Seen   uint32 // generation whose rules are known; zero for none
-	Routes bool   // of TPROXY
+	Seen   uint32 // generation whose rules are known, or zero
+	Routes bool   // read the routes of TPROXY
 	Packet *trace.Packet
 }
 
-// Observe reads the namespace in one visit, and changes nothing. It reads the generation
-// first: what changes later is found by the next visit.
+// Observe reads the namespace in one visit, and changes nothing. It reads the generation first, so that
+// the next visit notices later changes.
 func Observe(ctx context.Context, n *podnet.Namespace, q Question) (o Observation, err error) {
 	err = n.Do(func() error {
 		if o.Generation, err = generation(ctx); err != nil {
@@ -54,7 +54,7 @@ func (o *Observation) read(ctx context.Context, q Question) (err error) {
 		return err
 	}
 	o.Digest = digestOf(o.Rules)
-	if o.Backend == config.NFTables { // tables of iptables are shared with other plugins
+	if o.Backend == config.NFTables { // other plugins also use tables of iptables
 		o.Obstruction, o.ObstructionFault = obstruction(ctx)
 		if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](o.ObstructionFault); ok {
 			o.Obstruction, o.ObstructionFault = tooLarge.Error()+" in tables in front of the capture rules: they are not read", nil

@@ -15,15 +15,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// obstruction describes the first rule of another table that could keep packets
-// from our rules in table inet capture-cni; "" where there is none. It reads the
-// calling thread's namespace and executes no program.
+// obstruction describes the first rule of another table that could keep packets from our rules in table
+// inet capture-cni, or returns "" if there is none. It reads the calling thread's namespace and
+// executes no program.
 //
-// An accept in front of our chain hides nothing: the hook's next chain gets the
-// packet nevertheless. A rule that changes the packet, its connection or its
-// route does hide it, so every statement that is not known to be harmless
-// counts. Jumps are not followed: all rules of a table count if one of its base
-// chains is in front of ours.
+// An accept in front of our chain does not keep packets from it, because the hook's next chain still
+// gets them. A rule that changes a packet, its connection or its route can keep the packet from our
+// chain. So obstruction reports every statement that is not known to be harmless. obstruction does not
+// follow jumps: if one of a table's base chains is in front of ours, all rules of the table count.
 // Errors: TooLarge, ErrChanging.
 func obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
@@ -53,14 +52,14 @@ func obstruction(ctx context.Context) (string, error) {
 type baseChain struct {
 	nfnetlink.ChainName
 	hook  baseHook
-	drops bool // what no rule matches
+	drops bool // drops packets that no rule matches
 }
 
 func (c baseChain) isOurs() bool {
 	return c.Family == unix.NFPROTO_INET && c.Table == capture.TableName
 }
 
-// parseBaseChain returns a base chain, and nothing for any other chain.
+// parseBaseChain returns a base chain, or nothing for another chain.
 func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	hook, isBase := hookOf(chain)
 	name := nfnetlink.ChainName{
@@ -76,13 +75,13 @@ func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	return []baseChain{{name, hook, drops}}, nil
 }
 
-// frontTable is another table that gets packets before ours, or at the same
-// priority: then the kernel calls the chain that was made last first.
+// frontTable is another table that gets packets before ours, or at the same priority. At the same
+// priority, the kernel calls the newest chain first.
 type frontTable struct {
 	family byte
 	name   string
-	place  string          // of its first base chain in front
-	later  map[string]bool // its base chains that are not in front
+	place  string          // of its first base chain in front of ours
+	later  map[string]bool // its base chains that are not in front of ours
 }
 
 func tablesInFront(chains []baseChain, last int32) []*frontTable {
@@ -111,7 +110,7 @@ func tablesInFront(chains []baseChain, last int32) []*frontTable {
 	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
 }
 
-// obstruction describes the table's first rule that could hide a packet.
+// obstruction describes the table's first rule that could keep packets from our rules.
 func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
 	of := familyNames[t.family] + " table " + strconv.Quote(t.name)
 	return nfnetlink.First(nfnetlink.ListRules(r, nfnetlink.Listing{
@@ -141,7 +140,7 @@ var familyNames = map[byte]string{
 type baseHook struct {
 	number   uint32
 	priority int32
-	routes   bool // again, what its rules changed
+	routes   bool // routes packets again that its rules changed
 }
 
 func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
@@ -161,8 +160,8 @@ func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
 // inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
 const inetIngress = 5
 
-// isInFront reports whether a packet can meet the chain before the last of ours, or is
-// routed again by it.
+// isInFront reports whether a packet can meet the chain before the last of our chains, or is routed
+// again after it.
 func (h baseHook) isInFront(family byte, last int32) bool {
 	switch family {
 	case unix.NFPROTO_NETDEV:
@@ -186,16 +185,16 @@ func (h baseHook) text(family byte) string {
 	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
 }
 
-// harmless are the statements that match, count or drop a packet. A number is that
-// of the attribute with which the statement changes the packet.
+// harmless contains the statements that only match, count or drop a packet. A number is the attribute
+// with which a statement changes the packet.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,
 	"ct": unix.NFTA_CT_SREG, "exthdr": unix.NFTA_EXTHDR_SREG, "meta": unix.NFTA_META_SREG, "payload": unix.NFTA_PAYLOAD_SREG,
 }
 
-// obstructive describes a rule's first statement that could hide a packet; ""
-// where there is none.
+// obstructive describes a rule's first statement that could keep a packet from our rules, or returns
+// "".
 func obstructive(expressions []byte) (statement string) {
 	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
 		expression, err := nfnetlink.ParseAttributes(element)
@@ -214,8 +213,8 @@ func obstructive(expressions []byte) (statement string) {
 	return statement
 }
 
-// queueVerdict sends a packet to a program, which can make it skip all later
-// chains. NF_DROP, NF_QUEUE and NF_VERDICT_MASK of include/uapi/linux/netfilter.h.
+// queueVerdict sends a packet to a program, which can make the packet skip all later chains. The
+// numbers are NF_DROP, NF_QUEUE and NF_VERDICT_MASK in include/uapi/linux/netfilter.h.
 const (
 	dropVerdict  = 0
 	queueVerdict = 3

@@ -16,16 +16,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Traced is what is known of a packet before it meets our rules.
+// Traced describes a packet's state before it meets our rules.
 type Traced struct {
 	Packet trace.Packet // with the interface by which it arrives or leaves
-	Hooks  []string     // of other programs that it meets first
-	Unread string       // why there may be more of them; empty where all were read
-	Fault  error        // why the interface or the hooks are not known
+	Hooks  []string     // other programs' hooks that the packet meets first
+	Unread string       // why Hooks may be incomplete; empty if it is complete
+	Fault  error        // why the interface or the hooks are unknown
 }
 
-// traced completes a packet in the calling thread's namespace. A packet of the pod's own
-// without a source gets the one that the kernel chooses.
+// traced completes a packet in the calling thread's namespace. If the pod sends the packet and the
+// source is unset, traced sets the source that the kernel would choose.
 func traced(ctx context.Context, p trace.Packet) (t Traced) {
 	t.Packet = p
 	switch {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routedAround describes the first policy rule in front of the one that delivers packets to
-// the pod's own addresses; "" where there is none. A redirected packet is for 127.0.0.1 or
-// ::1, and such a rule can send it elsewhere.
+// routedAround describes the first policy rule before the one that delivers packets to the pod's own
+// addresses, or returns "". Such a rule can send a redirected packet, whose destination is 127.0.0.1 or
+// ::1, elsewhere.
 func routedAround() (string, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := netlinksafe.RuleList(family)
@@ -24,7 +24,7 @@ func routedAround() (string, error) {
 			}
 			if rule.Src == nil && rule.Dst == nil && rule.IifName == "" && rule.OifName == "" && rule.Mark == 0 && rule.Tos == 0 &&
 				!rule.Invert && rule.IPProto == 0 && rule.Sport == nil && rule.Dport == nil && rule.UIDRange == nil {
-				break // it is for all packets
+				break // the rule that applies to all packets
 			}
 		}
 	}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a TCP socket that is connected, is being connected, or listens.
+// Socket is a TCP socket that is connected, connects, or listens.
 type Socket struct {
 	Local, Remote netip.AddrPort
 	State         SocketState
-	Orphan        bool // no process holds it: it is closing, or not yet accepted
+	Orphan        bool // no process holds it, because it is closing or not yet accepted
 }
 
-// SocketState is the state of a socket, as include/net/tcp_states.h numbers it.
+// SocketState is the state of a socket, with the numbers of include/net/tcp_states.h.
 type SocketState uint8
 
 // States of sockets.
@@ -35,13 +35,12 @@ const (
 	Closing     SocketState = 11
 )
 
-// listed are the requested states. TIME_WAIT is not among them: those connections
-// have ended.
+// listed are the requested states. They do not include TIME_WAIT, because such connections have ended.
 const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<FinWait2 |
 	1<<CloseWait | 1<<LastAck | 1<<Listening | 1<<Closing
 
-// Sockets returns the TCP sockets of the calling thread's namespace, at most most
-// of each family. complete reports whether these are all.
+// Sockets returns the TCP sockets of the calling thread's namespace, at most most of each family.
+// complete reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -54,7 +53,7 @@ func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, er
 	return sockets, complete, nil
 }
 
-// socketRequest returns a struct inet_diag_req_v2, see sock_diag(7).
+// socketRequest returns a struct inet_diag_req_v2; see sock_diag(7).
 func socketRequest(family byte) []byte {
 	const length, states = 56, 4
 	request := make([]byte, length)
@@ -63,7 +62,7 @@ func socketRequest(family byte) []byte {
 	return request
 }
 
-// parseSocket parses a struct inet_diag_msg, see sock_diag(7). Attributes follow it.
+// parseSocket parses a struct inet_diag_msg, which attributes follow; see sock_diag(7).
 func parseSocket(body []byte) (s Socket, ok bool) {
 	const (
 		state                       = 1
