@@ -19,7 +19,7 @@ import (
 
 const tryTimeout = 10 * time.Second
 
-// tryPlugin calls VERSION, as a runtime does.
+// tryPlugin executes the plugin's verb VERSION, as a runtime does.
 func tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -33,7 +33,7 @@ func tryPlugin(ctx context.Context, path string) error {
 	return nil
 }
 
-// tryVersion asks a program for its version.
+// tryVersion executes a program that should print its version.
 func tryVersion(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -47,8 +47,8 @@ func tryVersion(ctx context.Context, path string) error {
 	return nil
 }
 
-// callPlugin calls a plugin as a runtime does. The error of a failed call is the one
-// that the plugin reports.
+// callPlugin calls a plugin as a runtime does. If the call fails, callPlugin returns the plugin's
+// error.
 func callPlugin(ctx context.Context, path string, conf []byte, environment ...string) ([]byte, error) {
 	out, err := execute(ctx, path, nil, conf, environment)
 	var reported types.Error
@@ -67,8 +67,8 @@ func execute(ctx context.Context, path string, args []string, stdin []byte, envi
 		if !errors.Is(err, syscall.ETXTBSY) || ctx.Err() != nil {
 			return out, err
 		}
-		// Another child of the agent holds the file open for writing between
-		// its fork and its exec.
+		// The file is open for writing in another child of the agent, between the child's fork and
+		// exec.
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -17,10 +17,9 @@ import (
 // canaryTimeout is longer than the plugin's own timeouts.
 const canaryTimeout = 3 * time.Minute
 
-// Canary calls the installed plugin as the runtime does, with its entry and
-// credentials, for a pod that the plugin must look up. The pod must be outside the
-// mesh: the plugin then reads it and enters no network namespace, which needs no
-// capability.
+// Canary calls the installed plugin as the runtime does, with its entry and credentials, for a pod that
+// the plugin must look up. The pod must be outside the mesh, so that the plugin reads the pod but does
+// not enter its network namespace, which would need capabilities.
 func (n *Node) Canary(ctx context.Context, pod capture.PodRef) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
@@ -38,7 +37,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 		plugin := n.Settings.At(directory) + "/" + conflist.PluginType
 		_, err := callPlugin(ctx, plugin, conf,
 			"CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
-			"CNI_NETNS=/run/netns/capture-cni-canary", // does not exist: the plugin does not enter it
+			"CNI_NETNS=/run/netns/capture-cni-canary", // need not exist, because the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
 		if err != nil {
 			return fmt.Errorf("canary: calling the plugin in %s: %w [%s]", directory, err, report.AddFailed)
@@ -47,13 +46,13 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 	return nil
 }
 
-// canaryConf returns the entry as the runtime passes it to the plugin, but for
-// excludeNamespaces, which may have the agent's own.
+// canaryConf returns the entry as the runtime passes it to the plugin, without excludeNamespaces, which
+// may contain the agent's namespace.
 func (n *Node) canaryConf(kubeconfig string) []byte {
 	var keys map[string]json.RawMessage
-	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // conflist.ParseEntry has read the same text
+	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // conflist.ParseEntry has already decoded this text
 	delete(keys, "excludeNamespaces")
 	keys["name"], keys["cniVersion"] = json.RawMessage(`"canary"`), json.RawMessage(`"1.1.0"`)
-	conf, _ := json.Marshal(keys) // of values that were just read
+	conf, _ := json.Marshal(keys) // the values were just decoded
 	return conf
 }

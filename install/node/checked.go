@@ -12,12 +12,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// checked is what the last reconciliation found.
+// checked is the result of the last reconciliation.
 type checked struct {
 	report    Report
-	clocks    error          // of node and API server, as the last token shows
-	contended report.Finding // Keeper.contender
-	repaired  time.Time      // the entry, for the last time
+	clocks    error          // difference of the node's and the API server's clocks, as the last token shows it
+	contended report.Finding // the value of Keeper.contender
+	repaired  time.Time      // when the agent last restored the entry
 	at        time.Time
 }
 
@@ -34,8 +34,8 @@ func (k *Keeper) Alive() bool {
 	return time.Since(k.last.Load().at) < 5*resyncInterval
 }
 
-// CurrentReport returns the state of disk and runtime at this moment. While the node
-// belongs to another agent, or should be clean, it returns the last report.
+// CurrentReport returns the current state of the disk and the runtime. While the node belongs to
+// another agent, or should be clean, it returns the last report.
 func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	last := k.last.Load()
 	if k.absent.Load() || !last.report.IsGood(PartOwner) {
@@ -43,14 +43,14 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	}
 	found := k.node.VerifyMode(ctx, last.report.Mode)
 	found.Add(PartCredentials, last.clocks)
-	found.Explain(PartCredentials, last.report) // why they could not be requested or removed
-	// The drop-in of a trial is an entry that the runtime may ignore.
+	found.Explain(PartCredentials, last.report) // why the agent could not request or remove credentials
+	// The entry is a drop-in on trial, which the runtime may ignore.
 	if found.Mode == report.Auto && found.IsGood(PartEntry) {
 		found.Add(PartEntry, conflist.Waiting("the agent has not decided on a mode yet"))
 	}
 	switch {
 	case last.contended.Code == "":
-	case found.IsGood(PartEntry): // for the moment
+	case found.IsGood(PartEntry): // at this moment
 		found.Findings = append(report.Findings{last.contended}, found.Findings...)
 	default:
 		fault := last.contended
@@ -70,7 +70,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 
 func (k *Keeper) lastReport() Report { return k.last.Load().report }
 
-// Ready returns what is wrong with the node.
+// Ready returns nil if the node is in the desired state, and otherwise the faults.
 func (k *Keeper) Ready(ctx context.Context) error {
 	if found := k.CurrentReport(ctx); !found.Good() {
 		return errors.New(found.String())
@@ -78,8 +78,8 @@ func (k *Keeper) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Accepts returns why pods should not start yet: what is wrong with the node, or why
-// the canary failed for the agent's own pod.
+// Accepts returns nil if pods may start, and otherwise the node's faults, or the error of the canary
+// for the agent's own pod.
 func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	if err := k.Ready(ctx); err != nil {
 		return err
@@ -87,5 +87,5 @@ func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	return k.node.Canary(ctx, pod)
 }
 
-// SetTainted sets the metric that reports whether the node has the taint.
+// SetTainted sets the metric that says whether the node has the taint.
 func (k *Keeper) SetTainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }

@@ -22,8 +22,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns the reason why the entry may not be removed yet: a captured
-// pod that restarts without it would run uncaptured. Errors: conflist.Waiting for such pods.
+// CheckRemovable returns an error if the entry may not be removed yet, because a captured pod that
+// restarts without the entry would run uncaptured. Errors: conflist.Waiting while such pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -58,10 +58,9 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	return nil
 }
 
-// Clean removes everything from the node. The entry goes first, so that no new pod
-// needs the plugin, then what the plugin needs. The binary stays unless purge is set:
-// the runtime executes it to delete pods that were started with it. A missing file is
-// no error.
+// Clean removes everything from the node. It removes the entry first, so that no new pod needs the
+// plugin, and then the files that the plugin needs. It removes the plugin only if purge is set, because
+// the runtime executes the plugin to delete pods that started with it. A missing file is no error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
 	if err := n.removeBootFiles(); err != nil {
@@ -84,12 +83,12 @@ func (n *Node) Clean(purge bool) error {
 	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...)
 }
 
-// purged returns what the directories of plugins keep without purge.
+// purged returns the files in the plugins' directories that Clean removes only with purge.
 func purged() []string {
 	return []string{conflist.PluginType, config.LookupProgram, config.DirectoriesFile}
 }
 
-// Left returns what Clean leaves on the node without purge, as a note; nil for nothing.
+// Left returns a note with the files that Clean leaves on the node without purge, or nil.
 func (n *Node) Left() (notes report.Findings) {
 	if left := n.present(n.Settings.BinDirs, purged()...); len(left) > 0 {
 		notes = report.Findings{{Code: report.LeftOnNode, Severity: report.Note, Reason: "left on the node, so that the runtime " +
@@ -128,7 +127,7 @@ func removeDirectory(parent *host.Dir, name string) error {
 	return errors.Join(append(errs, directory.Close(), parent.RemoveDir(name))...)
 }
 
-// present returns the paths of the files of these names that are in the directories.
+// present returns the paths of the existing files with these names in the directories.
 func (n *Node) present(directories []string, names ...string) (paths []string) {
 	for _, directory := range directories {
 		for _, name := range names {
@@ -140,7 +139,7 @@ func (n *Node) present(directories []string, names ...string) (paths []string) {
 	return paths
 }
 
-// removeFiles removes the files of these names from the directories.
+// removeFiles removes the files with these names from the directories.
 func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	for _, directory := range directories {
 		err = errors.Join(err, n.inDirectory(directory, func(dir *host.Dir) error {
@@ -154,7 +153,7 @@ func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	return err
 }
 
-// inDirectory is within, unless the directory is missing.
+// inDirectory is within, but does nothing if the directory is missing.
 func (n *Node) inDirectory(path string, do func(*host.Dir) error) error {
 	if _, err := os.Stat(n.Settings.At(path)); errors.Is(err, fs.ErrNotExist) {
 		return nil

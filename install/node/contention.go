@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The agent restores an entry at once up to promptRepairs times within repairWindow,
-// then with a back-off: otherwise the agent and the other program would rewrite the
-// file without a pause, and the runtime would load each version. More repairs than that
-// within reportWindow are reported, however soon each of them was.
+// The agent restores an entry at once up to promptRepairs times within repairWindow, and then with a
+// back-off. Otherwise the agent and the other program would rewrite the file without a pause, and the
+// runtime would load each version. The agent reports more than promptRepairs repairs within
+// reportWindow.
 const (
 	promptRepairs = 5
 	repairWindow  = 30 * time.Second
@@ -19,20 +19,19 @@ const (
 	maxBackOff    = 30 * time.Second
 	quietPeriod   = 2 * time.Minute
 
-	// writerPause is how long a directory stays unchanged before the agent takes the other
-	// program to have stopped. The agent then restores the entry before the back-off ends.
+	// writerPause is the time without a change of the directory after which the agent assumes that the
+	// other program has stopped. Then the agent restores the entry before the back-off ends.
 	writerPause = 2 * time.Second
 )
 
-// contention is the history of repairs, and the back-off that follows from it.
+// contention contains recent repairs, and the back-off that results from them.
 type contention struct {
-	repairs []time.Time // within reportWindow
+	repairs []time.Time // those within reportWindow
 	last    time.Time
-	backOff time.Duration // 0 for none
+	backOff time.Duration // 0 for no back-off
 }
 
-// recordRepair records that the agent restored the entry, and reports whether the back-off
-// grew.
+// recordRepair records that the agent restored the entry, and reports whether the back-off grew.
 func (c *contention) recordRepair(now time.Time) (grew bool) {
 	if c.isOver(now) {
 		c.repairs, c.backOff = nil, 0
@@ -49,7 +48,7 @@ func (c *contention) recordRepair(now time.Time) (grew bool) {
 	return c.backOff > before
 }
 
-// repairsWithin returns the repairs of the last period.
+// repairsWithin returns the repairs within the last period.
 func (c *contention) repairsWithin(period time.Duration, now time.Time) []time.Time {
 	return slices.DeleteFunc(slices.Clone(c.repairs), func(at time.Time) bool { return now.Sub(at) > period })
 }
@@ -62,8 +61,8 @@ func (c *contention) isContended(now time.Time) bool {
 // isOver reports whether the last repair is longer ago than quietPeriod.
 func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
 
-// wait returns the time from a change of the directory until a repair is due, unless
-// another change comes before.
+// wait returns the time from a change of the directory to the next repair. Another change restarts this
+// time.
 func (c *contention) wait(now time.Time) time.Duration {
 	return max(0, min(writerPause, c.backOff-now.Sub(c.last)))
 }

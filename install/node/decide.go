@@ -11,9 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// decide returns the mode in which the entry should be. It refuses a mode that another
-// mesh's plugin or the runtime's configuration rules out. For Auto it decides on the mode;
-// after an error that stays Auto.
+// decide returns the mode to use. It refuses a mode that another mesh's plugin or the runtime's
+// configuration makes impossible. For Auto it chooses a mode. If that fails, it returns Auto.
 func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
 	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
@@ -35,13 +34,13 @@ func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (repor
 		if loaded {
 			n.Mode = report.DropIn
 		}
-		return n.decide(ctx, net, text) // istio-cni may have come while the agent asked the runtime
+		return n.decide(ctx, net, text) // istio-cni may have been installed in the meantime
 	}
 	return mode, nil
 }
 
-// tryDropIn places a drop-in and reports whether the runtime has loaded it. PlaceEntry
-// removes one that it has not, as an entry of another mode.
+// tryDropIn places a drop-in, and reports whether the runtime has loaded it. If the runtime has not,
+// PlaceEntry later removes the drop-in as an entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
 	p, err := conflist.FindPrimary(net)
 	if err != nil {
@@ -51,16 +50,16 @@ func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (lo
 	if p.List.HasOurs() || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
 		return false, nil
 	}
-	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports what it has loaded
+	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports the configuration that it has loaded
 		return false, nil
 	}
 	if err := conflist.In(report.DropIn).Place(net, text); err != nil {
-		return false, nil // the list forbids drop-ins, or it can't be written
+		return false, nil // the list forbids drop-ins, or the file can't be written
 	}
 	return loadsDropIn(ctx, n.Runtime.CNIConfig)
 }
 
-// logOthers logs the plugins of other meshes once per change.
+// logOthers logs other meshes' plugins, after each change of them.
 func (n *Node) logOthers(others []conflist.Other) {
 	if slices.Equal(n.Others, others) {
 		return

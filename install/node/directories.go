@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownDirectories returns the directories of the credentials and the agent's socket
-// that the plugin does not allow by default.
+// ownDirectories returns the directories of the credentials and of the agent's socket that the plugin
+// does not allow by default.
 func ownDirectories(s Settings) []string {
 	wanted := []string{s.StateDir, s.RunDir}
 	if socket := s.Entry.Conf.AgentSocket; socket != "" {
@@ -29,8 +29,8 @@ func ownDirectories(s Settings) []string {
 	return own
 }
 
-// listDirectories adds our directories to the list next to the plugin. It keeps the
-// others, which the node's image may list.
+// listDirectories adds our directories to config.DirectoriesFile. It keeps other directories, which the
+// node's image may have listed.
 func listDirectories(s Settings, bin *host.Dir) error {
 	listed, missing, err := missingDirectories(s, bin)
 	if err != nil || len(missing) == 0 {
@@ -39,7 +39,7 @@ func listDirectories(s Settings, bin *host.Dir) error {
 	return bin.Ensure(config.DirectoriesFile, config.FormatDirectories(append(listed, missing...)))
 }
 
-// directoriesFault returns which of our directories the plugin would refuse.
+// directoriesFault returns an error if config.DirectoriesFile does not contain our directories.
 func directoriesFault(s Settings, bin *host.Dir) error {
 	_, missing, err := missingDirectories(s, bin)
 	if err == nil && len(missing) > 0 {
@@ -49,8 +49,8 @@ func directoriesFault(s Settings, bin *host.Dir) error {
 	return err
 }
 
-// missingDirectories returns the directories that are listed next to the plugin, and
-// those of ours that are not.
+// missingDirectories returns the directories in config.DirectoriesFile, and those of ours that it
+// lacks.
 func missingDirectories(s Settings, bin *host.Dir) (listed, missing []string, err error) {
 	own := ownDirectories(s)
 	if len(own) == 0 {

@@ -23,9 +23,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Evidence returns the parts of a support bundle that describe the node: the installed
-// plugin, the expiry of its credentials, what the runtime has loaded, and an outline of
-// the conflists. Each part contains known fields only; no file is copied.
+// Evidence returns the parts of a support bundle that describe the node: the installed plugin, the
+// expiry of its credentials, the configuration that the runtime has loaded, and an outline of the
+// conflists. Each part contains only known fields, and no copy of a file.
 func (n *Node) Evidence() []report.BundlePart {
 	return []report.BundlePart{
 		{Name: "node/programs.jsonl", Write: n.writePrograms},
@@ -35,7 +35,7 @@ func (n *Node) Evidence() []report.BundlePart {
 	}
 }
 
-// programEvidence is an installed program.
+// programEvidence describes an installed program.
 type programEvidence struct {
 	Path     string    `json:"path"`
 	Mode     string    `json:"mode"`
@@ -44,10 +44,10 @@ type programEvidence struct {
 	Version  string    `json:"version,omitempty"`
 	Go       string    `json:"go,omitempty"`
 	Runs     bool      `json:"runs"`
-	Fault    string    `json:"fault,omitempty"` // why it does not run
+	Fault    string    `json:"fault,omitempty"` // why the program does not run
 }
 
-// writePrograms writes one line for each program.
+// writePrograms writes a line for each program.
 func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	var errs []error
 	encoder := json.NewEncoder(out)
@@ -90,7 +90,7 @@ func (n *Node) programEvidence(ctx context.Context, directory string, p Program)
 	return e, nil
 }
 
-// outcome returns why a plugin does not run, without its output.
+// outcome returns why a plugin does not run. It omits the plugin's output.
 func outcome(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return errors.New(exit.ProcessState.String())
@@ -104,14 +104,14 @@ func outcome(err error) error {
 	return err
 }
 
-// credentialEvidence is about the plugin's credentials.
+// credentialEvidence describes the plugin's credentials.
 type credentialEvidence struct {
-	Wanted      bool      `json:"wanted"` // on the node
+	Wanted      bool      `json:"wanted"` // the credentials should be on the node
 	Kubeconfig  string    `json:"kubeconfig"`
-	Fault       string    `json:"fault,omitempty"`      // why they can't be used, or are not removed yet
-	TokenIssued time.Time `json:"tokenIssued,omitzero"` // of the token that ends last
+	Fault       string    `json:"fault,omitempty"`      // why the credentials can't be used, or are not removed yet
+	TokenIssued time.Time `json:"tokenIssued,omitzero"` // of the token that expires last
 	TokenEnds   time.Time `json:"tokenEnds,omitzero"`
-	CAEnds      time.Time `json:"caEnds,omitzero"` // the first of its certificates
+	CAEnds      time.Time `json:"caEnds,omitzero"` // expiry of the first certificate that expires
 }
 
 func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
@@ -132,7 +132,7 @@ func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	return errors.Join(caErr, json.NewEncoder(out).Encode(e))
 }
 
-// loadedEvidence is what the runtime reports of itself and of the lists it has loaded.
+// loadedEvidence contains the runtime's version, and the lists that the runtime has loaded.
 type loadedEvidence struct {
 	Name       string             `json:"name"`
 	Version    string             `json:"version"`

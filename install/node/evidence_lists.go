@@ -21,10 +21,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// maxListFiles limits what is read of the runtime's directory.
+// maxListFiles limits the files that are read in the runtime's directory.
 const maxListFiles = 256
 
-// listEvidence is a file of the runtime's directory.
+// listEvidence describes a file in the runtime's directory.
 type listEvidence struct {
 	File     string     `json:"file"`
 	Size     int64      `json:"size"`
@@ -36,14 +36,14 @@ type listEvidence struct {
 	Own      []ownEntry `json:"own,omitempty"`
 }
 
-// ownEntry is an entry of capture-cni, in a list or in a file of its own.
+// ownEntry describes an entry of capture-cni, in a list or in a file of its own.
 type ownEntry struct {
-	Keys    map[string]any `json:"keys,omitempty"`    // all documented ones
-	Unknown int            `json:"unknown,omitempty"` // keys that are not documented
+	Keys    map[string]any `json:"keys,omitempty"`    // documented keys with well-formed values
+	Unknown int            `json:"unknown,omitempty"` // number of keys that are not documented
 	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
-// writeLists writes one line for each file, in the runtime's order.
+// writeLists writes a line for each file, in the runtime's order.
 func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	names, err := n.lists()
 	if len(names) > maxListFiles {
@@ -59,8 +59,8 @@ func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// lists returns the names of the runtime's lists, of those that another program
-// renamed to disable them, and of drop-ins.
+// lists returns the names of the runtime's lists, of lists that another program has disabled by a new
+// name, and of drop-ins.
 func (n *Node) lists() (names []string, err error) {
 	err = n.within(n.Settings.NetDir, func(net *host.Dir) error {
 		names, err = net.Names()
@@ -107,7 +107,8 @@ func (n *Node) listEvidence(name string) listEvidence {
 	return e
 }
 
-// withoutPath returns the error of a system call alone: the evidence has the file's name.
+// withoutPath returns only the error of the system call, because the evidence already contains the
+// file's name.
 func withoutPath(err error) error {
 	if failed, ok := errors.AsType[*os.PathError](err); ok {
 		return failed.Err
@@ -115,8 +116,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// ownEntryOf returns the documented keys, which contain no secret, as far as their values
-// are well-formed.
+// ownEntryOf returns the documented keys with well-formed values. These keys contain no secrets.
 func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	var fields map[string]json.RawMessage
 	input, err := config.Read(entry)
@@ -124,7 +124,7 @@ func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 		return own
 	}
 	own.Keys = own.documented(fields, config.Keys(new(config.NetConf)), "")
-	_, unknown, _ := input.NetConf() // its error quotes values
+	_, unknown, _ := input.NetConf() // the error quotes values
 	own.Unknown = len(unknown)
 	return own
 }

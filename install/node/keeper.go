@@ -19,25 +19,25 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Keeper keeps a node in the desired state: it reconciles on changes and at intervals.
+// Keeper keeps a node in the desired state. It reconciles the node after changes and at intervals.
 type Keeper struct {
 	node    *Node
 	log     *slog.Logger
-	pods    func() error // why requests of pods are not answered
+	pods    func() error // why the agent does not answer requests for pods
 	metrics *nodeMetrics
 
 	contention   contention
-	contender    report.Finding // what keeps removing the entry; zero for nothing
+	contender    report.Finding // the finding about a program that keeps removing the entry, or zero
 	tokenChecked time.Time
 	nextResync   time.Time
 	absent       atomic.Bool   // the desired state is a clean node
-	claimed      chan struct{} // closed once the node is this agent's
+	claimed      chan struct{} // closed once the node belongs to this agent
 
 	last atomic.Pointer[checked]
 }
 
-// NewKeeper returns a Keeper of a node that registers its metrics. pods returns why the
-// agent can't answer requests of pods, nil if it can.
+// NewKeeper returns a Keeper of a node, and registers its metrics. pods returns nil if the agent can
+// answer requests for pods, and otherwise the reason.
 func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *slog.Logger) *Keeper {
 	k := &Keeper{node: n, log: log, pods: pods, metrics: newNodeMetrics(metrics.NewFactory(registry)), claimed: make(chan struct{})}
 	k.setReport(Report{Mode: n.Mode, Findings: report.Findings{
@@ -47,23 +47,23 @@ func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *
 }
 
 const (
-	// resyncInterval is how often the agent checks everything without an event.
+	// resyncInterval is the interval at which the agent checks everything.
 	resyncInterval = time.Minute
 
-	// tokenCheckInterval is how often the agent checks that the API server accepts
-	// the plugin's token. While the agent does not answer requests of pods, the plugin
-	// needs the token, and lookups of meshed pods without a valid one time out.
+	// tokenCheckInterval is the interval at which the agent checks whether the API server accepts the
+	// plugin's token. While the agent does not answer requests for pods, the plugin needs the token,
+	// and lookups of meshed pods without a valid token time out.
 	tokenCheckInterval    = 5 * time.Minute
 	tokenCheckWithoutPods = 10 * time.Second
 
-	// undecidedInterval is how often the agent resyncs while mode auto is undecided:
-	// pods start uncaptured until the runtime loads the entry. It is also how often it tries
-	// to clean a node.
+	// undecidedInterval is the resync interval while mode auto is undecided, because pods start
+	// uncaptured until the runtime loads the entry. It is also the interval of attempts to clean a
+	// node.
 	undecidedInterval = 5 * time.Second
 )
 
-// Present keeps the node installed until ctx ends. It then removes nothing, so that
-// pods are captured also without an agent.
+// Present keeps the plugin installed until ctx ends. Then it removes nothing, so that pods are captured
+// even without an agent.
 func (k *Keeper) Present(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	lock := k.claim(ctx)
@@ -73,7 +73,7 @@ func (k *Keeper) Present(ctx context.Context) {
 	}
 	defer lock.Close()
 	wanted := k.node.Settings
-	others := []string{filepath.Dir(wanted.Credentials.CAFile)} // than the runtime's, which contains the entry
+	others := []string{filepath.Dir(wanted.Credentials.CAFile)} // directories other than the runtime's, which contains the entry
 	for _, directory := range wanted.BinDirs {
 		others = append(others, wanted.At(directory))
 	}
@@ -86,7 +86,7 @@ func (k *Keeper) Present(ctx context.Context) {
 	due, token := time.NewTicker(pollInterval), time.NewTicker(tokenCheckWithoutPods)
 	defer due.Stop()
 	defer token.Stop()
-	var repair <-chan time.Time // that is due after a pause
+	var repair <-chan time.Time // fires when a repair is due after a pause
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,7 +94,7 @@ func (k *Keeper) Present(ctx context.Context) {
 		case directory := <-changes:
 			if slices.Contains(others, directory) {
 				k.resync(ctx, false)
-			} else if pause := k.contention.wait(time.Now()); pause > 0 { // the runtime's directory, or a subdirectory
+			} else if pause := k.contention.wait(time.Now()); pause > 0 { // the change is in the runtime's directory
 				repair = time.After(pause)
 			} else {
 				repair = nil
@@ -126,12 +126,12 @@ func (k *Keeper) checkToken(ctx context.Context) {
 	}
 }
 
-// Claimed returns a channel that is closed once the node is this agent's: the sockets at
-// which plugin and guard reach an agent are another agent's until then.
+// Claimed returns a channel that is closed once the node belongs to this agent. Until then, another
+// agent may use the sockets at which plugin and guard reach an agent.
 func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 
-// claim waits until no other agent holds the node and no other release owns it. It
-// returns nil if ctx ends first.
+// claim waits until no other agent holds the node, and no other release owns the node. It returns nil
+// if ctx ends before.
 func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	_ = wait.PollUntilContextCancel(ctx, pollInterval/2, true, func(context.Context) (claimed bool, err error) {
 		lock, err = k.node.Claim()
@@ -147,9 +147,8 @@ func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	return lock
 }
 
-// untilNext returns the time until the next resync without an event: until the token is
-// due for renewal or, in an undecided mode auto or with credentials to remove, until the
-// next attempt.
+// untilNext returns the time until the next resync without an event. The resync follows earlier if the
+// token is due for renewal before, if mode auto is undecided, or if credentials must be removed.
 func (k *Keeper) untilNext() time.Duration {
 	next := resyncInterval
 	onNode := k.node.Settings.Credentials.OnNode
@@ -162,8 +161,7 @@ func (k *Keeper) untilNext() time.Duration {
 	return next
 }
 
-// resync reconciles the whole node. renew requests a new token whatever the old
-// one's age.
+// resync reconciles the whole node. renew requests a new token, whatever the age of the current one is.
 func (k *Keeper) resync(ctx context.Context, renew bool) {
 	before, requested := k.node.Credentials.Token, k.node.Store.Requested()
 	done := k.node.Install(ctx, renew)
@@ -191,7 +189,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 
 // repair restores the entry after another program changed the runtime's directory.
 func (k *Keeper) repair(ctx context.Context) {
-	// The entry comes after what the plugin needs.
+	// The entry must be placed after everything that the plugin needs.
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
 		k.resync(ctx, false)
 		return
@@ -209,8 +207,8 @@ func (k *Keeper) repair(ctx context.Context) {
 	k.setReport(report)
 }
 
-// recordRepair records that the agent restored the entry. It logs a contention when it begins,
-// and each time that the back-off grows.
+// recordRepair records that the agent restored the entry. It logs the beginning of a contention, and
+// each growth of the back-off.
 func (k *Keeper) recordRepair(ctx context.Context) {
 	now := time.Now()
 	grew := k.contention.recordRepair(now)
@@ -228,9 +226,9 @@ func (k *Keeper) recordRepair(ctx context.Context) {
 	}
 }
 
-// Absent keeps the node clean until ctx ends. The agent keeps running: that it is
-// ready means that the node is clean. While captured pods run, it keeps the node as it is,
-// and others answer requests of pods, which stop ends.
+// Absent keeps the node clean until ctx ends, and the agent stays ready to show that. While captured
+// pods run, Absent leaves the node installed, and other goroutines answer requests for pods. Before
+// Absent cleans the node, it calls stop to end these goroutines.
 func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	lock := k.claim(ctx)
 	if lock == nil {

@@ -51,14 +51,14 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 	}
 }
 
-// observe shows a report.
+// observe sets the metrics to a report.
 func (m *nodeMetrics) observe(report Report) {
 	for _, part := range parts() {
 		m.good.WithLabelValues(string(part)).Set(boolean(report.IsGood(part)))
 	}
 }
 
-// setRuntime shows the container runtime that answered last.
+// setRuntime sets the metric of the container runtime that answered last.
 func (m *nodeMetrics) setRuntime(found Runtime) {
 	m.runtime.Reset()
 	if found != (Runtime{}) {
@@ -66,7 +66,7 @@ func (m *nodeMetrics) setRuntime(found Runtime) {
 	}
 }
 
-// observeOthers shows the plugins of other meshes.
+// observeOthers sets the metric of other meshes' plugins.
 func (m *nodeMetrics) observeOthers(others []conflist.Other) {
 	m.otherMesh.Reset()
 	for _, other := range others {

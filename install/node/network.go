@@ -13,14 +13,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ciliumBackup is the suffix that Cilium adds to the configurations of other programs
-// while cni.exclusive is set. Directories keep their names.
+// ciliumBackup is the suffix that Cilium adds to the names of other programs' configurations while
+// cni.exclusive is set. Cilium does not rename directories.
 const ciliumBackup = ".cilium_bak"
 
-// ciliumLegacy is a file of Cilium's own, which it renames in any case.
+// ciliumLegacy is Cilium's own file, which Cilium renames even without cni.exclusive.
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
 
-// renamedByCilium returns a file that Cilium renamed, "" for none.
+// renamedByCilium returns the name of a file that Cilium renamed, or "".
 func renamedByCilium(net *host.Dir) string {
 	names, _ := net.Names()
 	isOther := func(name string) bool { return !strings.HasSuffix(name, ciliumBackup) || name == ciliumLegacy }
@@ -33,15 +33,15 @@ func (p *preflight) exclusive(net *host.Dir) {
 	if renamed == "" {
 		return
 	}
-	// That the runtime loads drop-ins is not certain: its list can forbid them.
+	// It is uncertain whether the runtime loads drop-ins, because its list can forbid them.
 	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.IgnoresDropIns())...)
 }
 
-// modes looks for network configurations that are more open than the CIS Kubernetes
-// Benchmark (1.1.9) allows: who can change one chooses the programs that the runtime runs.
+// modes looks for network configurations with more permissions than the CIS Kubernetes Benchmark
+// (1.1.9) allows. A user who can write such a file chooses the programs that the runtime executes.
 func (p *preflight) modes() {
 	var open []string
-	entries, _ := os.ReadDir(p.settings.At(p.settings.NetDir)) // else writable has reported it
+	entries, _ := os.ReadDir(p.settings.At(p.settings.NetDir)) // if this fails, the method writable has reported the directory
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&^0o600 != 0 {
 			open = append(open, fmt.Sprintf("%s (%04o)", entry.Name(), info.Mode().Perm()))
@@ -53,12 +53,12 @@ func (p *preflight) modes() {
 	}
 }
 
-// ciliumNodeConfig is Cilium's own record of how its programs were compiled.
+// ciliumNodeConfig is the file in which Cilium records how it compiled its programs.
 const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 
-// socketBalancing looks for data planes that choose a Service's backend when a process
-// connects. In an agent's pod only their interfaces are visible: to see more, it would
-// need the node's /run or bpffs.
+// socketBalancing looks for data planes that choose a Service's backend when a process connects. In an
+// agent's pod it only sees their network interfaces, because the agent does not mount the node's /run
+// or bpffs.
 func (p *preflight) socketBalancing() {
 	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
 	switch {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node brings one node into the desired state, in which the runtime calls the
-// plugin for every pod, and keeps it there for as long as the agent runs. It finds what would
-// fail before anything is installed, and removes everything from the node on request.
+// Package node installs the plugin on a node, so that the runtime calls the plugin for every pod, and
+// keeps it installed while the agent runs. It also finds obstacles before an installation, and removes
+// everything from the node on request.
 package node
 
 import (
@@ -29,18 +29,18 @@ type Node struct {
 	Runtime  *cri.Client        // nil with --cri-socket none
 	log      *slog.Logger
 
-	Credentials credentials.State // that the last successful Install left
-	Mode        report.Mode       // of the settings; Auto until it is decided
-	Placed      report.Mode       // of the entry, which differs from Mode while istio-cni keeps the agent from a change
+	Credentials credentials.State // the result of the last successful Install
+	Mode        report.Mode       // mode in the settings; Auto until the agent has chosen a mode
+	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
 	mu     sync.Mutex
-	found  Runtime         // the one that answered last
-	loader conflist.Loader // of it
+	found  Runtime         // the runtime that answered last
+	loader conflist.Loader // the settings of that runtime
 }
 
-// New returns a Node. api may be nil where nothing is installed, and runtime where
-// the runtime is not asked.
+// New returns a Node. api may be nil if nothing will be installed. runtime may be nil if the runtime
+// will not be asked.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	return &Node{
 		Settings: settings,
@@ -52,9 +52,9 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 	}
 }
 
-// Install brings the node into the desired state, as far as it can. It writes the
-// entry, with which the runtime calls the plugin, after all that the plugin needs.
-// renew requests a new token whatever the old one's age.
+// Install brings the node into the desired state, as far as possible. It writes the entry, because of
+// which the runtime calls the plugin, after everything that the plugin needs. renew requests a new
+// token, whatever the age of the current one is.
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
 	for _, directory := range n.Settings.BinDirs {
@@ -76,13 +76,13 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	return report
 }
 
-// explained adds to the error of a write in a directory the security module that denied it, if one did.
+// explained adds the security module that denied a write in a directory to the write's error, if one
+// did.
 func (n *Node) explained(directory string, err error) error {
 	return host.ExplainDenial(host.OwnLabel(), n.Settings.At(directory), err)
 }
 
-// pluginRuns reports whether the installed plugins run, whether or not they are the
-// agent's copy.
+// pluginRuns reports whether the installed plugins run, even if they are not the agent's copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
 	for _, directory := range n.Settings.BinDirs {
 		if tryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
@@ -101,7 +101,7 @@ func (n *Node) installPrograms(ctx context.Context, directory string) error {
 	return errors.Join(n.within(directory, install), state.Close())
 }
 
-// within calls do with a directory of the node.
+// within opens a directory of the node, and calls do with it.
 func (n *Node) within(path string, do func(*host.Dir) error) error {
 	directory, err := host.OpenDir(n.Settings.At(path))
 	if err != nil {
@@ -120,7 +120,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		}
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()
 		if p, err := conflist.FindPrimary(net); err == nil && n.Settings.Mode == report.Auto && p.Accepts(n.Mode) != nil {
-			n.Mode = report.Auto // its owner has written another kind of file
+			n.Mode = report.Auto // the list's owner has written a file of another kind
 		}
 		if n.Placed, err = n.decide(ctx, net, text); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 			}
 			changed = true
 			n.log.Info("placed the entry", "mode", n.Placed, "directory", n.Settings.NetDir)
-		case n.Placed == report.DropIn && n.runtimeFault(ctx, report.DropIn) != nil: // an agent was killed before TriggerWatch
+		case n.Placed == report.DropIn && n.runtimeFault(ctx, report.DropIn) != nil: // an agent was killed before it called TriggerWatch
 			if err := net.TriggerWatch(); err != nil {
 				return err
 			}
@@ -152,13 +152,13 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	return changed, n.explained(n.Settings.NetDir, err)
 }
 
-// withLists calls do with the runtime's directory of conflists.
+// withLists opens the runtime's directory of conflists, and calls do with it.
 func (n *Node) withLists(ctx context.Context, do func(conflist.Net) error) error {
 	return n.within(n.Settings.NetDir, func(net *host.Dir) error { return do(conflist.Net{Dir: net, Loader: n.runtimeLoader(ctx)}) })
 }
 
-// Verify reports whether the node is in the desired state. It changes nothing. Without
-// credentials on the node, pods need an agent that answers.
+// Verify returns the state of the node, and changes nothing. If the node should have no credentials,
+// Verify also checks that the agent answers, because pods need the agent then.
 func (n *Node) Verify(ctx context.Context) Report {
 	report := n.VerifyMode(ctx, n.Mode)
 	if !n.Settings.Credentials.OnNode {
@@ -169,15 +169,15 @@ func (n *Node) Verify(ctx context.Context) Report {
 
 const pingTimeout = time.Second
 
-// pingAgent returns why the agent does not answer requests of pods, nil if it does.
+// pingAgent returns nil if the agent answers requests for pods, and otherwise the reason.
 func (n *Node) pingAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return lookup.Agent{Socket: n.Settings.PodsSocket()}.Ping(ctx)
 }
 
-// VerifyMode is Verify as if the mode were decided, without a request to the agent. It may
-// run concurrently with Install, which changes no field that it reads.
+// VerifyMode is Verify for a mode that is already decided, without a request to the agent. It may run
+// at the same time as Install, because Install does not change the fields that it reads.
 func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	found := Report{Mode: mode, Findings: n.Settings.Backend.Notes(n.Settings.Entry.Asked)}
 	for _, directory := range n.Settings.BinDirs {
@@ -202,8 +202,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	return found
 }
 
-// examineEntry warns of a plugin next to the entry that captures the same pods. Error: what
-// is wrong with the entry.
+// examineEntry returns warnings about another plugin in the list that captures the same pods, and an
+// error if the entry is wrong.
 func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {
 		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)

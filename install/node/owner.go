@@ -14,15 +14,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Files of the state directory: the release that the node belongs to, and the agent that
-// took its lock last.
+// Files in the state directory. They name the release that owns the node, and the agent that last took
+// the lock.
 const (
 	ownerName  = "owner"
 	holderName = "holder"
 )
 
-// Uninstall is Clean for a node on which no agent runs: an agent would install what it
-// removes. force removes it all the same.
+// Uninstall is Clean for a node without a running agent, because an agent would reinstall the files.
+// With force, it removes them even if an agent runs.
 func (n *Node) Uninstall(purge, force bool) error {
 	lock, err := n.lockUnclaimed()
 	if err != nil && !force {
@@ -35,8 +35,8 @@ func (n *Node) Uninstall(purge, force bool) error {
 	return err
 }
 
-// lockUnclaimed takes the lock of the node, of any release, nil if there is no state
-// directory. It fails while an agent holds it.
+// lockUnclaimed takes the lock that agents of all releases use. It returns nil if the state directory
+// does not exist, and an error while an agent holds the lock.
 func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) error {
 		lock, err = state.TryLock()
@@ -50,8 +50,8 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 	return lock, err
 }
 
-// Claim locks the node for this agent. It fails while another agent of the release
-// holds the lock, or if the node belongs to another release.
+// Claim locks the node for this agent. It returns an error while another agent of the release holds the
+// lock, or if the node belongs to another release.
 func (n *Node) Claim() (io.Closer, error) {
 	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir))
 	if err != nil {
@@ -87,15 +87,15 @@ func (n *Node) Claim() (io.Closer, error) {
 	return lock, nil
 }
 
-// holderOf names the agent that holds the node.
+// holderOf returns the name of the agent that holds the node.
 func holderOf(state *host.Dir) string {
 	if name := nameIn(state, holderName); name != "" {
 		return "agent " + name
 	}
-	return "another agent" // it has cleaned the node
+	return "another agent" // Clean has removed the file
 }
 
-// nameIn returns the name in a file of the state directory, "" without one.
+// nameIn returns the name in a file of the state directory, or "" if the file does not exist.
 func nameIn(state *host.Dir, file string) string {
 	name, err := state.Read(file)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// placedName is the file of the state directory that shows that the node has had an entry:
+// placedName is the file in the state directory that records that the node has had an entry, so that
 // pods of the mesh rely on it.
 const placedName = "placed"
 
-// isMarked reports whether an agent has noted that the node has an entry, which no agent
-// has removed since.
+// isMarked reports whether an agent has recorded that the node has had an entry. Clean removes the
+// record.
 func (n *Node) isMarked() (marked bool, err error) {
 	err = n.inDirectory(n.Settings.StateDir, func(state *host.Dir) (err error) {
 		marked, err = state.Has(placedName)
@@ -21,9 +21,9 @@ func (n *Node) isMarked() (marked bool, err error) {
 	return marked, err
 }
 
-// withholdsEntry reports whether the agent must not write the entry, because the backend does
-// not work. Where the node has had one, its loss is worse: pods of the mesh would start
-// uncaptured. An entry that is there stays as it is.
+// withholdsEntry reports whether the agent must not write the entry, because the backend does not work.
+// If the node has had an entry, the agent restores it in any case, because without the entry, pods of
+// the mesh would start uncaptured. The agent does not change an existing entry.
 func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Answer is a finding in the form of preflight's answers in all releases.
+// Answer is a finding in the format of preflight's output, which is the same in all releases.
 type Answer struct {
 	What    string      `json:"what"`
 	Do      string      `json:"do"`
@@ -30,7 +30,7 @@ type Answer struct {
 	Code    report.Code `json:"code"`
 }
 
-// Answers returns findings of Check in that form.
+// Answers returns the findings of Check as Answers.
 func Answers(findings report.Findings) []Answer {
 	answers := make([]Answer, len(findings))
 	for i, f := range findings {
@@ -39,18 +39,18 @@ func Answers(findings report.Findings) []Answer {
 	return answers
 }
 
-// Check returns what would fail on a node. It writes nothing.
+// Check returns obstacles to an installation on a node. It writes nothing.
 func Check(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
 	p := preflight{settings: settings, found: inAgent(ctx, settings, runtime)}
 	p.kernel(ctx)
 	return p.found
 }
 
-// inAgent is Check without a test of the kernel, for which the agent has neither the
-// capabilities nor iptables.
+// inAgent is Check without the test of the kernel, for which the agent has neither the capabilities nor
+// iptables.
 func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
 	p := preflight{settings: settings, label: host.OwnLabel()}
-	links, _ := net.Interfaces() // of this network namespace, which is the node's
+	links, _ := net.Interfaces() // this network namespace is the node's
 	for _, link := range links {
 		p.links = append(p.links, link.Name)
 	}
@@ -63,7 +63,7 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report
 	if p.settings.Mode == report.MultusChain {
 		p.chain()
 	}
-	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // else writable has reported it
+	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // otherwise writable has reported it
 		p.lists(conflist.Net{Dir: net, Loader: loader})
 		p.exclusive(net)
 		_ = net.Close()
@@ -77,13 +77,13 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report
 	return p.found
 }
 
-// preflight collects what is found.
+// preflight collects findings.
 type preflight struct {
 	settings Settings
-	label    string   // of this process, by the node's security module
+	label    string   // the label that the node's security module gives to this process
 	links    []string // network interfaces of the node
 	found    report.Findings
-	runtime  report.Runtime // zero for one that is not known
+	runtime  report.Runtime // zero if the runtime is unknown
 }
 
 func (p *preflight) serious(code report.Code, do, what string, args ...any) {
@@ -116,7 +116,7 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	}
 }
 
-// writable checks the directories that the agent writes to and that others own. It calls
+// writable checks directories to which the agent writes, but that other programs own. It calls
 // access(2), which writes nothing.
 func (p *preflight) writable() {
 	directories := append([]string{p.settings.NetDir}, p.settings.BinDirs...)
@@ -138,7 +138,7 @@ func (p *preflight) writable() {
 	}
 }
 
-// chain checks what mode multus-chain needs besides its directory.
+// chain checks the requirements of mode multus-chain other than its directory.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
 		p.note(report.NoBootFiles, "set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
@@ -150,7 +150,7 @@ func (p *preflight) chain() {
 	}
 }
 
-// lists checks the lists next to which the entry should be.
+// lists checks the lists to which the agent would add the entry.
 func (p *preflight) lists(net conflist.Net) {
 	switch p.settings.Mode {
 	case report.MultusChain:

@@ -10,11 +10,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// preflightTimeout is how long the agent waits for the checks of preflight.
+// preflightTimeout is the time that the agent waits for the checks of preflight.
 const preflightTimeout = 30 * time.Second
 
-// Preflight logs and counts what preflight finds. It runs next to the agent's work: the
-// agent installs whatever the checks find, and however long they take.
+// Preflight logs and counts the findings of preflight. It runs in parallel with the agent's work, which
+// does not depend on the checks.
 func (k *Keeper) Preflight(ctx context.Context) {
 	k.logProblems(ctx, func(ctx context.Context) report.Findings {
 		return inAgent(ctx, k.node.Settings, k.node.Runtime)

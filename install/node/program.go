@@ -17,16 +17,16 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Program is an executable that the agent installs. The file is large: no function reads it
-// into memory.
+// Program is an executable that the agent installs. Programs are large, so no function reads a whole
+// one into memory.
 type Program struct {
 	Name string
-	copy string // path of the agent's
+	copy string // path of the agent's copy
 	Try  func(ctx context.Context, path string) error
 }
 
-// programs returns what belongs next to the runtime's plugins. The plugin comes last:
-// it executes the other one.
+// programs returns the programs that belong next to the runtime's plugins. The plugin comes last,
+// because it executes the other program.
 func programs(s Settings) []Program {
 	plugin := Program{conflist.PluginType, s.Binary, tryPlugin}
 	if !s.Credentials.OnNode {
@@ -35,8 +35,8 @@ func programs(s Settings) []Program {
 	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), tryVersion}, plugin}
 }
 
-// installPrograms replaces a directory's programs where they differ. It keeps a copy of each in
-// the state directory, and lists our directories next to them.
+// installPrograms replaces the programs in a directory that differ from the agent's copies. It also
+// copies each program to the state directory, and writes config.DirectoriesFile.
 func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log *slog.Logger) error {
 	errs := []error{bin.ClearTemps(), listDirectories(s, bin)}
 	for _, p := range programs(s) {
@@ -53,7 +53,8 @@ func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log 
 	return errors.Join(errs...)
 }
 
-// programsFault returns why a directory's programs or its list must be replaced.
+// programsFault returns nil if a directory's programs and its config.DirectoriesFile are correct, and
+// otherwise the reason.
 func programsFault(s Settings, bin *host.Dir) error {
 	errs := []error{directoriesFault(s, bin)}
 	for _, p := range programs(s) {
@@ -62,9 +63,9 @@ func programsFault(s Settings, bin *host.Dir) error {
 	return errors.Join(errs...)
 }
 
-// install replaces a directory's program if it differs. The new one takes its place only
-// after it has run. If it fails and the old one fails as well, the last copy that worked
-// is restored.
+// install replaces a directory's program if it differs from the agent's copy. It first executes the new
+// program. If the new program fails, and the old one fails, too, install restores the last copy that
+// worked.
 func (p Program) install(ctx context.Context, bin, state *host.Dir) (changed bool, err error) {
 	if err := p.fault(bin); !errors.Is(err, errDiffers) && !host.IsAbsent(err) {
 		return false, err
@@ -80,7 +81,7 @@ func (p Program) install(ctx context.Context, bin, state *host.Dir) (changed boo
 	return true, nil
 }
 
-// restore replaces a program that does not run by the last copy that did.
+// restore replaces a program that does not run with the last copy that did.
 func (p Program) restore(ctx context.Context, bin, state *host.Dir) error {
 	if p.Try(ctx, bin.Path()+"/"+p.Name) == nil {
 		return nil
@@ -123,7 +124,7 @@ func (p Program) open() (*os.File, error) {
 
 var errDiffers = errors.New("differs from the agent's copy")
 
-// fault returns why a directory's program must be replaced, or can't be compared.
+// fault returns why a directory's program must be replaced or can't be compared, or nil.
 func (p Program) fault(bin *host.Dir) error {
 	wanted, err := p.open()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Parts of a node's desired state, in the order of their installation: subjects of findings, and
-// label values of metrics.
+// Parts of a node's desired state, in the order of their installation. They are subjects of findings,
+// and label values of metrics.
 const (
 	PartOwner       = "owner"
 	PartBinary      = "binary"
 	PartCredentials = "credentials"
 	PartBackend     = "backend"
-	PartPods        = "pods" // the agent answers requests of them
+	PartPods        = "pods" // the agent answers requests for pods
 	PartEntry       = "entry"
 	PartRuntime     = "runtime"
 )
@@ -27,7 +27,7 @@ func parts() []string {
 	return []string{PartOwner, PartBinary, PartCredentials, PartBackend, PartPods, PartEntry, PartRuntime}
 }
 
-// Report is the state of a node. Without faults it is in the desired state.
+// Report is the state of a node. If it contains no faults, the node is in the desired state.
 type Report struct {
 	Mode     report.Mode
 	Findings report.Findings
@@ -43,7 +43,7 @@ func isFaultOf(part string) func(report.Finding) bool {
 	return func(f report.Finding) bool { return f.Subject == part }
 }
 
-// Add adds a fault that passed through a part.
+// Add adds an error as a fault of a part. The error can be nil.
 func (r *Report) Add(part string, err error) {
 	if err != nil {
 		r.Findings = append(r.Findings, report.Finding{
@@ -52,7 +52,7 @@ func (r *Report) Add(part string, err error) {
 	}
 }
 
-// Explain replaces the faults of a part by those of an earlier report, if both have any.
+// Explain replaces the faults of a part with those in an earlier report, if both reports have any.
 func (r *Report) Explain(part string, earlier Report) {
 	faults := slices.DeleteFunc(slices.Clone(earlier.Findings), func(f report.Finding) bool { return !isFaultOf(part)(f) })
 	if !r.IsGood(part) && len(faults) > 0 {
@@ -60,7 +60,7 @@ func (r *Report) Explain(part string, earlier Report) {
 	}
 }
 
-// String returns one finding a line, the worst first, with its code.
+// String returns a line for each finding, the worst first, with its code.
 func (r Report) String() string {
 	var lines []string
 	if r.Good() {
@@ -72,7 +72,7 @@ func (r Report) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// MarshalJSON returns the form of verify's answers in all releases.
+// MarshalJSON returns the report in the format of verify's output, which is the same in all releases.
 func (r Report) MarshalJSON() ([]byte, error) {
 	document := r.Findings.Document()
 	document.Faults = append([]report.Fault{}, document.Faults...)

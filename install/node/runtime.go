@@ -14,9 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// runtimeFault compares the entry with what the runtime reports. Where the runtime
-// does not report it, or has no socket, the files decide; while the runtime has to
-// decide on the mode, a missing socket is a fault.
+// runtimeFault returns an error if the runtime reports that it has not loaded the entry. It returns nil
+// if the runtime does not report its configuration, or has no socket, because then the files decide. In
+// mode auto, a missing socket is an error, because the runtime's report decides about the mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
 		return nil
@@ -34,8 +34,8 @@ func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	return err
 }
 
-// auxiliaryChainFault returns why pods would not go through the auxiliary chain of Multus
-// with this name.
+// auxiliaryChainFault returns an error if the runtime's configuration does not use the auxiliary chain
+// of Multus with this name.
 func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 	err := errors.New("the runtime has loaded no network")
 	for _, network := range loaded.Networks {
@@ -46,18 +46,18 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 	return err
 }
 
-// The agent waits loadTimeout for a runtime to load a file that it watches: mode auto keeps
-// what it chose then, and a node is busiest when the agent comes. It waits answerTimeout for
-// an answer before it reports that there is none.
+// loadTimeout is the time that the agent waits for the runtime to load a file that the runtime watches.
+// It is long, because mode auto keeps its choice, and because a node is busiest when its agent starts.
+// answerTimeout is the time after which the agent reports that the runtime does not answer.
 const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
-// loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports
-// whether it has. It reports false also for a runtime that never reports what it has
-// loaded. If the runtime does not respond, loadsDropIn fails.
+// loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports whether the
+// runtime has. It also returns false for a runtime that never reports its configuration. It returns an
+// error if the runtime does not answer.
 func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)
-		loaded, err := report(ctx) // fails at times on a busy node
+		loaded, err := report(ctx) // this can fail on a busy node
 		switch {
 		case err == nil && loaded.Calls(conflist.PluginType):
 			return true, nil
@@ -80,8 +80,8 @@ type Runtime struct {
 	Socket  string
 }
 
-// IdentifyRuntime returns the runtime that answers, else the one that did last, and logs
-// when it is found and when it changes.
+// IdentifyRuntime returns the runtime that answers, or otherwise the one that answered last. It logs
+// the runtime when it is found and when it changes.
 func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	if n.Runtime == nil {
 		return Runtime{}
@@ -100,7 +100,8 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	return now
 }
 
-// runtimeLoader returns how the runtime that answered last chooses its list, or asks the runtime.
+// runtimeLoader returns the settings of the runtime that answered last. If no runtime has answered, it
+// asks the runtime now.
 func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	n.mu.Lock()
 	loader := n.loader
@@ -111,9 +112,9 @@ func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	return loader
 }
 
-// Rival returns what keeps removing the entry: a word for the program, "unknown" unless its
-// traces are on the node, and which list and network lose the entry. The list's own plugins
-// say nothing about the program that writes it.
+// Rival returns the program that keeps removing the entry, or "unknown" if no files of the node
+// identify it. The warning names the list and the network that lose the entry. The plugins in the list
+// do not show which program writes it.
 func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment
@@ -122,7 +123,7 @@ func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding
 			return err
 		}
 		list = fmt.Sprintf("%s/%s, network %s", n.Settings.NetDir, p.File, conflist.Shown(p.List.Name))
-		if p.Owner() == "cilium-cni" && n.Placed != report.DropIn { // Cilium leaves drop-ins alone
+		if p.Owner() == "cilium-cni" && n.Placed != report.DropIn { // Cilium does not remove drop-ins
 			renamed = renamedByCilium(net.Dir)
 		}
 		return nil

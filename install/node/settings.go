@@ -12,31 +12,31 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Settings is what the operator wants of one node. All directories are the node's
-// own paths; Root is where the agent sees the node's file system.
+// Settings contains the operator's settings for a node. All directories are the node's own paths. Root
+// is the path at which the agent sees the node's file system.
 type Settings struct {
 	Root string
 	Mode report.Mode
 
-	NetDir      string   // the runtime's network configurations; in mode multus-chain, the directory of the chain
-	BinDirs     []string // the runtime's plugins
-	StateDir    string   // survives a reboot: credentials, and the agent's state
-	RunDir      string   // the agent's socket, and the credentials while StateDir is full
-	TmpfilesDir string   // in mode multus-chain: configuration of systemd-tmpfiles; empty: a boot removes the entry
+	NetDir      string   // of the runtime's network configurations or, in mode multus-chain, of the chain
+	BinDirs     []string // of the runtime's plugins
+	StateDir    string   // survives a reboot; contains the credentials and the agent's state
+	RunDir      string   // contains the agent's socket, and the credentials while StateDir is full
+	TmpfilesDir string   // in mode multus-chain: systemd-tmpfiles' configuration; if empty, a reboot removes the entry
 
-	BesideIstioCNI bool // the entry may stand next to istio-cni's, for a migration; never with ambient mode
+	BesideIstioCNI bool // the list may contain istio-cni, too, for a migration, but never with ambient mode
 
 	Backend backend.Verdict // on the node
 
-	Binary string // the agent's copy of the plugin, in its own file system; next to it is that of capture-cni-lookup
+	Binary string // the agent's copy of the plugin, in its own file system; its directory also has that of capture-cni-lookup
 	Entry  conflist.Entry
 
 	Credentials credentials.Settings
 	Owner       string // the release that this agent belongs to
 }
 
-// DefaultSettings returns what the agent's flags are unless set; its directories are those of
-// kubeadm's nodes.
+// DefaultSettings returns the defaults of the agent's flags. Its directories are those of kubeadm's
+// nodes.
 func DefaultSettings(root string) Settings {
 	return Settings{
 		Root: root, Mode: report.Auto,
@@ -46,18 +46,18 @@ func DefaultSettings(root string) Settings {
 	}
 }
 
-// At returns a path of the node as the agent sees it.
+// At returns the path at which the agent sees a path of the node.
 func (s Settings) At(path string) string { return filepath.Join(s.Root, path) }
 
-// AgentSocket returns the agent's socket as the agent sees it, "" if the operator
-// disabled it.
+// AgentSocket returns the path, in the agent's container, of the agent's socket. It is empty if the
+// operator disabled the socket.
 func (s Settings) AgentSocket() string { return s.socket(filepath.Clean) }
 
-// PodsSocket returns the socket at which the agent answers requests of pods, as the
-// agent sees it, "" if the operator disabled it.
+// PodsSocket returns the path, in the agent's container, of the socket for pod requests. It is empty if
+// the operator disabled the socket.
 func (s Settings) PodsSocket() string { return s.socket(config.PodsSocket) }
 
-// GuardSocket returns the agent's socket as the guard sees it.
+// GuardSocket returns the path, in the guard's container, of the agent's socket.
 func (s Settings) GuardSocket() string { return s.socket(config.GuardSocket) }
 
 func (s Settings) socket(of func(agentSocket string) string) string {
@@ -70,18 +70,18 @@ func (s Settings) socket(of func(agentSocket string) string) string {
 // guardName is the guard's directory in the run directory.
 const guardName = "guard"
 
-// GuardDirectory returns the directory of the guard's baselines, as the agent sees it.
+// GuardDirectory returns the path, in the agent's container, of the guard's baselines.
 func (s Settings) GuardDirectory() string { return s.At(s.RunDir) + "/" + guardName }
 
-// Plugin returns the installed binary, as the agent sees it.
+// Plugin returns the path, in the agent's container, of the installed plugin.
 func (s Settings) Plugin() string { return s.At(s.BinDirs[0]) + "/" + conflist.PluginType }
 
-// CredentialDirs returns where credentials are written, in the order of preference.
+// CredentialDirs returns the directories for credentials, the preferred one first.
 func (s Settings) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} }
 
-// BackendFault returns why the entry can't be written for the backend that the operator asks
-// for.
+// BackendFault returns an error if the entry can't be written for the backend that the operator
+// configured.
 func (s Settings) BackendFault() error { return s.Backend.Fault(s.Entry.Asked) }
 
-// KeepsBootFiles reports whether the entry is made anew at boot.
+// KeepsBootFiles reports whether systemd-tmpfiles should create the entry at boot.
 func (s Settings) KeepsBootFiles() bool { return s.Mode == report.MultusChain && s.TmpfilesDir != "" }

@@ -18,14 +18,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// pollInterval is how often the agent checks directories if the kernel has no inotify
-// watches left, and otherwise whether they are still those that it watches.
+// pollInterval is the interval at which the agent checks directories if the kernel has no inotify
+// watches left. Otherwise it is the interval at which the agent checks whether the directories are
+// still the watched ones.
 const pollInterval = time.Second
 
-// watch watches directories and their subdirectories from now on, also those that are
-// made later or replaced. Until its context ends, serve sends the path of a directory in
-// which a file was created, written, renamed or removed. If the kernel refuses watches,
-// watch calls polling, and serve sends every path at each interval.
+// watch begins to watch directories and their subdirectories, including those that are created or
+// replaced later. Until its context ends, serve sends the path of a directory in which a file was
+// created, written, renamed or removed. If the kernel refuses watches, watch calls polling, and serve
+// sends every path at each interval.
 func watch(directories []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
 	w := &watcher{directories: directories, watched: map[string]os.FileInfo{}, changes: make(chan string, 1), log: log}
 	var err error
@@ -43,17 +44,18 @@ func watch(directories []string, polling func(), log *slog.Logger) (changes <-ch
 	return w.changes, w.poll
 }
 
-// watcher watches directories by inotify, which watches inodes.
+// watcher watches directories by inotify. inotify watches inodes, so it does not notice a new directory
+// at the same path.
 type watcher struct {
 	*fsnotify.Watcher
 	directories []string
-	watched     map[string]os.FileInfo // what was at a path when it was watched
+	watched     map[string]os.FileInfo // the directory at a path when its watch began
 	changes     chan string
 	log         *slog.Logger
 }
 
-// renew watches the directories that are not watched: those that were made or replaced
-// since the last call. It returns them. A missing directory is no error.
+// renew watches the directories that were created or replaced since the last call, and returns them. A
+// missing directory is no error.
 func (w *watcher) renew() (renewed []string, err error) {
 	list := w.WatchList()
 	for _, directory := range w.directories {
@@ -61,7 +63,7 @@ func (w *watcher) renew() (renewed []string, err error) {
 		if statErr == nil && slices.Contains(list, directory) && os.SameFile(info, w.watched[directory]) {
 			continue
 		}
-		_ = w.Remove(directory) // frees the watch of what was there
+		_ = w.Remove(directory) // frees the watch of the previous directory
 		if statErr == nil {
 			statErr = w.Add(directory)
 		}
@@ -96,7 +98,7 @@ func (w *watcher) forward(ctx context.Context) {
 				w.addSubdirectories(filepath.Dir(event.Name))
 			}
 			w.send(ctx, filepath.Dir(event.Name))
-		case err := <-w.Errors: // events were lost: ErrEventOverflow
+		case err := <-w.Errors: // ErrEventOverflow means that events were lost
 			w.log.Warn("watching the node's directories", "error", err)
 			for _, directory := range w.directories {
 				w.addSubdirectories(directory)
@@ -104,7 +106,7 @@ func (w *watcher) forward(ctx context.Context) {
 			}
 		case <-check.C:
 			renewed, err := w.renew()
-			if err != nil && !refused { // the first of a row
+			if err != nil && !refused { // log only the first of several refusals in a row
 				w.log.Warn("watching the node's directories failed; retrying", "error", err)
 			}
 			refused = err != nil
@@ -116,8 +118,8 @@ func (w *watcher) forward(ctx context.Context) {
 	}
 }
 
-// addSubdirectories watches a directory's subdirectories, which contain drop-ins. If that
-// fails, the next resync finds what was missed.
+// addSubdirectories watches a directory's subdirectories, which contain drop-ins. If it fails, the next
+// resync notices the changes.
 func (w *watcher) addSubdirectories(directory string) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/credentials"
 )
 
-// ensureCredentials writes the credentials or, if the node should have none, withdraws
-// those of an earlier configuration.
+// ensureCredentials writes the credentials. If the node should have none, it removes those of an
+// earlier configuration.
 func (n *Node) ensureCredentials(ctx context.Context, renew bool) (credentials.State, error) {
 	if n.Settings.Credentials.OnNode {
 		return n.Store.Ensure(ctx, renew)
@@ -22,13 +22,13 @@ func (n *Node) ensureCredentials(ctx context.Context, renew bool) (credentials.S
 	return credentials.State{Kubeconfig: n.Settings.StateDir + "/" + config.KubeconfigName}, n.withdrawCredentials(ctx)
 }
 
-// withdrawTimeout is for an attempt to withdraw credentials, which the next one follows
-// soon. The agent does not repair its entry meanwhile.
+// withdrawTimeout limits one attempt to withdraw the credentials. It is short because the agent retries
+// soon, and does not repair its entry during an attempt.
 const withdrawTimeout = 5 * time.Second
 
-// withdrawCredentials removes the credentials, and the program that uses them, once
-// every installed plugin has got a pod from the agent without them. A plugin of an
-// older release needs them.
+// withdrawCredentials removes the credentials, and the program that uses them, after every installed
+// plugin has got a pod from the agent without credentials. A plugin of an older release needs the
+// credentials.
 func (n *Node) withdrawCredentials(ctx context.Context) error {
 	left := n.credentialFiles()
 	if len(left) == 0 {
@@ -40,14 +40,15 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
-	err = n.pingAgent(ctx) // its reason is clearer than that of a plugin that is ended
+	err = n.pingAgent(ctx) // the error says more than that of a plugin that timed out
 	if err == nil {
 		err = n.canary(ctx, unused+"/"+config.KubeconfigName, n.Settings.Credentials.Pod)
 	}
 	if err != nil {
 		return conflist.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
-	// The files that credentialFiles looks for go last: with them, the work is done.
+	// The files that credentialFiles looks for are removed last, because their absence means that the
+	// work is done.
 	err = errors.Join(
 		n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)),
 		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
@@ -66,9 +67,9 @@ func (n *Node) credentialFiles() []string {
 	return append(written, n.present(n.Settings.BinDirs, config.LookupProgram)...)
 }
 
-// directoryWithoutCredentials returns one of the two directories that the plugin allows
-// and that has no kubeconfig. If both have one, it removes that of the run directory,
-// which the plugin uses only while it can't be written to the other.
+// directoryWithoutCredentials returns the state directory or the run directory, if it has no
+// kubeconfig. If both have one, it removes the kubeconfig in the run directory, which the plugin uses
+// only while the state directory can't be written.
 func (n *Node) directoryWithoutCredentials() (string, error) {
 	if len(n.present([]string{n.Settings.StateDir}, config.KubeconfigName)) == 0 {
 		return n.Settings.StateDir, nil
@@ -76,9 +77,8 @@ func (n *Node) directoryWithoutCredentials() (string, error) {
 	return n.Settings.RunDir, n.removeFiles([]string{n.Settings.RunDir}, credentials.Names()...)
 }
 
-// credentialsFault returns why the plugin can't read a pod with the credentials on the
-// node, or which credentials are left on one that should have none, and the kubeconfig
-// of the entry.
+// credentialsFault returns the kubeconfig for the entry. The error says why the plugin can't read a pod
+// with the credentials on the node, or which credentials are left on a node that should have none.
 func (n *Node) credentialsFault() (kubeconfig string, err error) {
 	if n.Settings.Credentials.OnNode {
 		return n.Store.Fault()
