@@ -16,16 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Agent is a node's agent: no command is executed in a pod that the release does not own.
+// Agent is a node's agent. Commands are executed only in pods that the release owns.
 type Agent struct {
 	namespace, name, node string
 
-	owner      types.UID // its DaemonSet
-	generation string    // of the DaemonSet's specification that it was made of
+	owner      types.UID // the agent's DaemonSet
+	generation string    // identifies the DaemonSet's specification from which the agent was created
 	created    time.Time
 	ending     bool
-	fault      *fault // nil while it is ready
-	guarded    bool   // it has a guard
+	fault      *fault // nil if the agent is ready
+	guarded    bool   // the agent has a guard
 }
 
 // Containers of the agent's pod.
@@ -37,11 +37,12 @@ const (
 // NetConfVariable is the environment variable with the keys of the plugin's entry.
 const NetConfVariable = "CAPTURE_CNI_NETCONF"
 
-// NetConf returns the keys of the plugin's entry with which a container was made, as JSON,
-// "" for one of a release that had them elsewhere.
+// NetConf returns a container's keys of the plugin's entry, as JSON. It returns "" for a release that
+// has no such variable.
 func NetConf(installer corev1.Container) string { return Variable(installer, NetConfVariable) }
 
-// Variable returns a variable of a container's environment, "" for one that it does not have.
+// Variable returns the value of a container's environment variable, or "" if the container has no such
+// variable.
 func Variable(container corev1.Container, name string) string {
 	for _, variable := range container.Env {
 		if variable.Name == name {
@@ -51,14 +52,14 @@ func Variable(container corev1.Container, name string) string {
 	return ""
 }
 
-// serviceAccount is that of the agents.
+// serviceAccount is the name of the agents' service account.
 const serviceAccount = "capture-cni-node"
 
-// templateGeneration is the label by which the controller of DaemonSets knows what a pod was
-// made of.
+// templateGeneration is the label with which the controller of DaemonSets identifies the specification
+// of a pod.
 const templateGeneration = "pod-template-generation"
 
-// asAgent returns a pod as an agent, nil for one that is none.
+// asAgent returns an agent's pod as an Agent, or nil for another pod.
 func asAgent(pod *corev1.Pod) *Agent {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Spec.ServiceAccountName != serviceAccount || owner == nil {
@@ -74,7 +75,7 @@ func asAgent(pod *corev1.Pod) *Agent {
 	return a
 }
 
-// intendedNode returns the node for which a DaemonSet made a pod that is not scheduled yet.
+// intendedNode returns the node for which a DaemonSet created a pod that is not scheduled yet.
 func intendedNode(pod *corev1.Pod) string {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil ||
 		pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -90,8 +91,8 @@ func intendedNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// observeNode returns what is observed of one node, and its agent, nil for none: as status
-// does, it knows agents that end, and those that the scheduler has not placed.
+// observeNode observes one node, and returns its agent, or nil. Like status, it finds agents that are
+// ending, and agents that the scheduler has not placed.
 func (c *Client) observeNode(ctx context.Context, namespace, node string) (o *observed, agent *Agent, err error) {
 	o = newObserved(namespace)
 	if o.release, err = c.release(ctx, namespace); err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet reads the state of all nodes and of the pods in the mesh, by get, list and
-// watch alone: the agents' DaemonSets and Leases, Nodes and pods. Explanations, traces and
-// reports also need exec into the agents.
+// Package fleet reads the state of all nodes and of the pods in the mesh, from Nodes, pods, and the
+// agents' DaemonSets and Leases. It only needs the verbs get, list and watch. Explanations, traces and
+// reports also execute commands in agents.
 package fleet
 
 import (
@@ -25,14 +25,14 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// Client speaks to a cluster with the permissions of the person who runs kubectl.
+// Client sends requests to a cluster with the permissions of the person who runs kubectl.
 type Client struct {
 	access *rest.Config
 	scheme *runtime.Scheme
 	groups map[schema.GroupVersion]rest.Interface
 }
 
-// requestsPerSecond is not reached by listing: only by many explanations at once.
+// requestsPerSecond limits many explanations at once. Lists do not reach it.
 const requestsPerSecond = 50
 
 // NewClient returns a client. It connects with the first request.
@@ -61,19 +61,19 @@ func NewClient(access *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// of returns the API of an object, or of a list of such objects, and their resource there.
+// of returns the client and the resource's name for an object or a list.
 func (c *Client) of(kind runtime.Object) (api rest.Interface, resource string) {
 	known, _, err := c.scheme.ObjectKinds(kind)
 	if err != nil {
-		panic("fleet: " + err.Error()) // a kind that NewClient does not register
+		panic("fleet: " + err.Error()) // NewClient has not registered the type
 	}
 	item := known[0].GroupVersion().WithKind(strings.TrimSuffix(known[0].Kind, "List"))
 	plural, _ := meta.UnsafeGuessKindToResource(item)
 	return c.groups[item.GroupVersion()], plural.Resource
 }
 
-// Request begins a request for objects of a kind, in a namespace or, with "", in all or
-// none.
+// Request begins a request for objects of a kind. An empty namespace means all namespaces, or no
+// namespace for a kind without one.
 func (c *Client) Request(verb string, kind runtime.Object, namespace string) *rest.Request {
 	api, resource := c.of(kind)
 	return api.Verb(verb).NamespaceIfScoped(namespace, namespace != "").Resource(resource)
@@ -112,7 +112,7 @@ func Each[T runtime.Object](
 	return withRole(err, "list", resource, namespace)
 }
 
-// read returns an object, nil with an error: that of the API server. what is its kind.
+// read returns an object, or nil and the API server's error. what is the kind's name in this error.
 func read[P runtime.Object](ctx context.Context, c *Client, what, namespace, name string, into P) (none P, err error) {
 	if err := c.Get(ctx, namespace, name, into); err != nil {
 		return none, fmt.Errorf("reading %s %s/%s: %w", what, namespace, name, err)

@@ -14,10 +14,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// conclude sets state, cause and next step. The guard's finding comes before what follows
-// from the pod alone. pod is nil for one that is gone; meshes are those that are on.
+// conclude sets state, cause and next step. It prefers the guard's finding to conclusions from the pod
+// alone. pod is nil if the pod does not exist any more. meshes are the meshes whose pods are captured.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
-	var answer report.Explanation // of the node
+	var answer report.Explanation // of the node's agent
 	if e.Evidence.Agent != nil {
 		answer = e.Evidence.Agent.Answer
 	}
@@ -43,7 +43,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		set(report.NotInMesh, code, cause)
 	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
-			add = &record.Record{} // of a pod of the same name before it
+			add = &record.Record{} // of an earlier pod of the same name
 		}
 		code, cause := whyNotStarted(events, *add)
 		set(report.NotStarted, code, cause)
@@ -71,8 +71,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	}
 }
 
-// whyNotStarted returns why the network of a pod is not set up. The plugin's own record
-// says most, the kubelet's Event least.
+// whyNotStarted returns why a pod has no network yet. It prefers the plugin's record, which says most,
+// to the agents' Events, and these to the kubelet's Events.
 func whyNotStarted(events podEvents, add record.Record) (code report.Code, cause string) {
 	switch {
 	case add.Verdict == record.Failed:

@@ -19,20 +19,20 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// DaemonSet is one of the release, as its controller reports it.
+// DaemonSet is a DaemonSet of the release, with the numbers that its controller reports.
 type DaemonSet struct {
 	Name        string `json:"name"`
-	Observed    bool   `json:"observed"`    // the controller knows the newest specification: else what follows is about an older one
-	Desired     int32  `json:"desired"`     // agents, one for each node that it selects
+	Observed    bool   `json:"observed"`    // if false, the other numbers belong to an older specification
+	Desired     int32  `json:"desired"`     // number of nodes that the DaemonSet selects
 	Updated     int32  `json:"updated"`     // agents of the newest specification
 	Ready       int32  `json:"ready"`       // agents that are ready
-	Unavailable int32  `json:"unavailable"` // agents that are not, or do not exist
+	Unavailable int32  `json:"unavailable"` // agents that are missing or not ready
 }
 
-// Good reports whether all agents are of the newest specification, and ready.
+// Good reports whether all agents are ready and of the newest specification.
 func (d DaemonSet) Good() bool { return d.Observed && d.Updated >= d.Desired && d.Ready >= d.Desired }
 
-// String returns how far the agents are.
+// String describes the progress of the agents.
 func (d DaemonSet) String() string {
 	if !d.Observed {
 		return "the controller has not read the newest specification"
@@ -52,7 +52,7 @@ func newDaemonSet(set *appsv1.DaemonSet) DaemonSet {
 	}
 }
 
-// release is an installation: the DaemonSets in its namespace.
+// release is an installation, which consists of the DaemonSets in its namespace.
 type release struct {
 	namespace  string
 	daemonSets map[types.UID]*appsv1.DaemonSet
@@ -64,7 +64,8 @@ var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{
 	"app.kubernetes.io/component": "node",
 }.String()}
 
-// meshes returns those that are on in one of the DaemonSets, or the default without any.
+// meshes returns the meshes that at least one of the DaemonSets enables, or the default if there is no
+// DaemonSet.
 func (r release) meshes() (on []config.MeshName) {
 	for _, set := range r.daemonSets {
 		for _, container := range set.Spec.Template.Spec.Containers {
@@ -91,30 +92,29 @@ func (c *Client) release(ctx context.Context, namespace string) (release, error)
 	return r, nil
 }
 
-// owns reports whether a DaemonSet of the release owns an agent. Its labels prove nothing:
-// the author of any pod chooses them.
+// owns reports whether a DaemonSet of the release owns an agent. Labels do not prove that, because the
+// author of any pod can choose them.
 func (r release) owns(a *Agent) bool {
 	return a.namespace == r.namespace && r.daemonSets[a.owner] != nil
 }
 
-// replaces returns the update strategy that replaces an agent's pod, if the controller's
-// labels show that the pod is older than its DaemonSet's specification. Otherwise it
-// returns "".
+// replaces returns the update strategy that will replace an agent's pod, if the pod is older than its
+// DaemonSet's specification. Otherwise it returns "".
 func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	if a == nil || r.daemonSets[a.owner] == nil {
 		return ""
 	}
 	set := r.daemonSets[a.owner]
 	d := newDaemonSet(set)
-	isNewest := d.Observed && d.Updated >= d.Desired // also after the return to an older specification
+	isNewest := d.Observed && d.Updated >= d.Desired // true even after a return to an older specification
 	if isNewest || a.generation == set.Annotations[appsv1.DeprecatedTemplateGeneration] {
 		return ""
 	}
 	return cmp.Or(set.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 }
 
-// leaves returns the name of an agent's DaemonSet if the DaemonSet no longer selects the
-// agent's node, so that the agent is about to be deleted. Otherwise it returns "".
+// leaves returns the name of an agent's DaemonSet if the DaemonSet no longer selects the agent's node,
+// so that the agent will be deleted. Otherwise it returns "".
 func (r release) leaves(a *Agent, node *corev1.Node) string {
 	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
 		return ""
@@ -126,8 +126,7 @@ func (r release) leaves(a *Agent, node *corev1.Node) string {
 	return set.Name
 }
 
-// selects returns the name of the first DaemonSet that places an agent on a node, "" for
-// none.
+// selects returns the name of the first DaemonSet that places an agent on a node, or "".
 func (r release) selects(node *corev1.Node) (name string) {
 	for _, set := range r.daemonSets {
 		if places(set.Spec.Template.Spec, node) && (name == "" || set.Name < name) {
@@ -137,14 +136,14 @@ func (r release) selects(node *corev1.Node) (name string) {
 	return name
 }
 
-// tolerated are the taints that the controller of DaemonSets has every pod tolerate that
-// has the network of its node.
+// tolerated are the taints that each pod of a DaemonSet tolerates if it uses its node's network. The
+// controller of DaemonSets adds these tolerations.
 var tolerated = []string{
 	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
 	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
 }
 
-// places reports whether the controller of DaemonSets places such pods on a node.
+// places reports whether the controller of DaemonSets places such a pod on a node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
 	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
@@ -153,7 +152,7 @@ func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	})
 }
 
-// wants reports whether nodeSelector and affinity of a pod select a node.
+// wants reports whether a pod's nodeSelector and affinity select a node.
 func wants(pod corev1.PodSpec, node *corev1.Node) (bool, error) {
 	return nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Evidence is what an explanation follows from, by source. What is nil is not known;
-// Missing says why.
+// Evidence contains the facts from which an explanation follows, by source. A nil field is unknown, and
+// Missing gives the reason.
 type Evidence struct {
-	Events  []EventEvidence `json:"events,omitempty"` // the last ones about the pod
+	Events  []EventEvidence `json:"events,omitempty"` // the last Events about the pod
 	Pod     *PodEvidence    `json:"pod,omitempty"`
 	Node    *NodeEvidence   `json:"node,omitempty"`
 	Agent   *AgentEvidence  `json:"agent,omitempty"`
@@ -31,18 +31,18 @@ type EventEvidence struct {
 	Message string    `json:"message"`
 }
 
-// PodEvidence is what the API server says of the pod.
+// PodEvidence contains the API server's facts about the pod.
 type PodEvidence struct {
 	Phase   corev1.PodPhase `json:"phase"`
 	Created time.Time       `json:"created"`
 	UID     types.UID       `json:"uid"`
 }
 
-// NodeEvidence is the state of the pod's node, by its Lease and its agent.
+// NodeEvidence is the state of the pod's node, from the node's Lease and agent.
 type NodeEvidence struct {
 	State    NodeState
 	Findings report.Findings
-	Version  string // of the agent
+	Version  string // version of the agent
 }
 
 // MarshalJSON returns the evidence with the reasons for the state, their codes, and the next step.
@@ -56,12 +56,12 @@ func (n NodeEvidence) MarshalJSON() ([]byte, error) {
 
 // AgentEvidence is the answer of the agent on the pod's node.
 type AgentEvidence struct {
-	Agent     string             `json:"agent"` // its pod
+	Agent     string             `json:"agent"` // name of the agent's pod
 	Container string             `json:"container"`
 	Answer    report.Explanation `json:"answer"`
 }
 
-// Missing is a source of which nothing is known.
+// Missing is a source that could not be read.
 type Missing struct {
 	Source string `json:"source"`
 	Reason string `json:"reason"`

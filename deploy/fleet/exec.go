@@ -25,8 +25,8 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
-// output executes a command of the agent's program, and returns its output. It ends the
-// command at most bytes.
+// output executes a command of the agent's program, and returns its output. It stops the command after
+// most bytes.
 func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -39,11 +39,11 @@ func (e Exec) output(ctx context.Context, agent Agent, container string, timeout
 	return out.Bytes(), err
 }
 
-// limitedWriter drops what exceeds a limit.
+// limitedWriter discards the output beyond a limit.
 type limitedWriter struct {
 	out   *bytes.Buffer
 	left  int
-	full  func() // is called beyond the limit
+	full  func() // called beyond the limit
 	isCut bool
 }
 
@@ -59,7 +59,7 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Exec is an Exec.
+// Exec executes a command in a container of an agent's pod. Its type is Exec.
 func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -91,16 +91,17 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 	return nil
 }
 
-// maxStderr is the most that is read of what a command says of a fault.
+// maxStderr limits the bytes of a command's stderr that are read.
 const maxStderr = 64 << 10
 
-// commandFailed is the error of a command that ran in the agent's pod, and failed.
+// commandFailed is the error of a command that ran in the agent's pod and failed.
 type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }
 
-// newExecutor speaks WebSocket, as the API server does since Kubernetes 1.31, else SPDY. It
-// sets refused to the answer of an API server that forbids WebSocket: that of SPDY has no type.
+// newExecutor returns an executor that uses WebSocket, as the API server does since Kubernetes 1.31, or
+// else SPDY. If the API server forbids WebSocket, newExecutor sets refused to the answer, because an
+// error of SPDY has no type.
 func newExecutor(access *rest.Config, request *rest.Request, refused *error) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())
 	if err != nil {

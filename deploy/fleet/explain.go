@@ -20,11 +20,11 @@ type Explanation struct {
 	Pod      string
 	Node     string
 	State    report.Code
-	Finding  report.Finding // why the pod is in that state
+	Finding  report.Finding // why the pod is in this state
 	Evidence Evidence
 }
 
-// MarshalJSON returns the explanation in the form of all releases.
+// MarshalJSON returns the explanation in the format that all releases share.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Pod      string      `json:"pod"`
@@ -42,8 +42,8 @@ func (e Explanation) Good() bool {
 	return e.State.Severity() == report.OK || e.State.Severity() == report.Note
 }
 
-// Unanswered returns how many sources are missing from which the state would follow, 0 if it
-// is known, or its node is known to need attention.
+// Unanswered returns the number of sources that are missing and could decide about the state. It
+// returns 0 if the state is known, or if the node is known to need attention.
 func (e Explanation) Unanswered() int {
 	if e.State != report.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
 		return 0
@@ -51,22 +51,22 @@ func (e Explanation) Unanswered() int {
 	return len(e.Evidence.Missing)
 }
 
-// explainTimeout bounds the command in the agent's pod.
+// explainTimeout limits the command in the agent's pod.
 const explainTimeout = 30 * time.Second
 
 // Explainer explains single pods.
 type Explainer struct {
 	Client    *Client
 	Exec      Exec
-	Namespace string // of the agents
-	Version   string // of this program
+	Namespace string // namespace of the agents
+	Version   string // version of this program
 }
 
-// Explain explains one pod: by what the API server says of it, by its Events, by the
-// Lease of its node and by the command explain in the agent's pod there.
+// Explain explains one pod, by the pod's object and Events, the Lease of its node, and the command
+// explain in the agent's pod on this node.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
 	e := &Explanation{Pod: namespace + "/" + name}
-	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil for one that is gone
+	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil if the pod does not exist any more
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 		e.Node = cmp.Or(pod.Spec.NodeName, e.Node)
 		e.Evidence.Pod = &PodEvidence{Phase: pod.Status.Phase, Created: pod.CreationTimestamp.UTC(), UID: pod.UID}
 	}
-	on := config.Meshes() // where the release may not be read
+	on := config.Meshes() // all meshes, if the release can't be read
 	if release, err := x.Client.release(ctx, x.Namespace); err == nil {
 		on = release.meshes()
 	}
@@ -98,7 +98,7 @@ func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {
 	return ""
 }
 
-// whyNotInMesh returns why a pod was not injected, and what to do if it should be.
+// whyNotInMesh returns why a pod was not injected, and the next step if it should be injected.
 func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	const label = "sidecar.istio.io/inject"
 	switch {

@@ -18,17 +18,17 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// podEvents are the Events about a pod.
+// podEvents contains facts from the Events about a pod.
 type podEvents struct {
-	node    string // of the agent that posted one
-	failed  string // the last message of an ADD that failed
-	sandbox string // the last message of the kubelet about the sandbox
+	node    string // node of the agent that posted an Event
+	failed  string // message of the last failed ADD
+	sandbox string // the kubelet's last message about the sandbox
 }
 
-// captureFailed is the reason of the agents' Events about ADDs that failed.
+// captureFailed is the reason in the agents' Events about failed ADDs.
 const captureFailed = "CaptureFailed"
 
-// maxEvents is how many Events are shown.
+// maxEvents limits the Events in an explanation.
 const maxEvents = 5
 
 // readEvents adds the last Events about the pod.
@@ -62,8 +62,7 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 	return found
 }
 
-// readNode adds the node's state, and what the agent there answers. It reports whether the
-// agent has a guard.
+// readNode adds the node's state and the answer of its agent. It reports whether the agent has a guard.
 func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (guarded bool) {
 	o, agent, err := x.Client.observeNode(ctx, x.Namespace, e.Node)
 	if err != nil {
@@ -81,7 +80,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		node := o.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Findings: node.Findings, Version: node.Version}
 	}
-	if agent == nil { // as the node's state, or the error, says
+	if agent == nil { // the node's state, or the error, already says so
 		return false
 	}
 	container := InstallerContainer
@@ -108,8 +107,8 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 	return report.DecodeAnswer(answer, into)
 }
 
-// withVersions adds to the fault of an answer, or of a command that the agent does not know,
-// that agent and plugin are of different versions, if they are.
+// withVersions adds the versions of agent and plugin to an error, if they differ and the error can
+// follow from that.
 func (x Explainer) withVersions(err error, agent string) error {
 	failed, _ := errors.AsType[commandFailed](err)
 	if agent == "" || agent == x.Version || report.SkewAdvice(string(failed)) == "" && !errors.Is(err, report.ErrAnswer) {

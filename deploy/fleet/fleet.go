@@ -11,38 +11,37 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Fleet is the state of all nodes that have or should have an agent, or have pods of the
-// mesh.
+// Fleet is the state of all nodes that have an agent, should have one, or run pods of the mesh.
 type Fleet struct {
-	Namespace  string      `json:"namespace"`  // of the agents
-	DaemonSets []DaemonSet `json:"daemonSets"` // by name
-	Nodes      []Node      `json:"nodes"`      // by name
-	Pods       []Pod       `json:"pods"`       // of the mesh that are not captured as desired, the worst first
+	Namespace  string      `json:"namespace"`  // namespace of the agents
+	DaemonSets []DaemonSet `json:"daemonSets"` // sorted by name
+	Nodes      []Node      `json:"nodes"`      // sorted by name
+	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired, the worst first
 
-	States map[report.Code]int            `json:"states"` // pods of the mesh by state, as the guards report them
-	Exempt map[capture.ExemptionCause]int `json:"exempt"` // exempt ones by cause
+	States map[report.Code]int            `json:"states"` // number of pods by state, as the guards report them
+	Exempt map[capture.ExemptionCause]int `json:"exempt"` // number of exempt pods by cause
 	Notes  []string                       `json:"notes,omitempty"`
 
-	Unknown []string `json:"unknown,omitempty"` // what could not be found out, and why
+	Unknown []string `json:"unknown,omitempty"` // facts that could not be read, with the reasons
 }
 
 // Node is the state of one node.
 type Node struct {
 	Name     string          `json:"name"`
 	State    NodeState       `json:"state"`
-	Findings report.Findings `json:"-"`              // MarshalJSON has them as reasons, codes and nextStep
+	Findings report.Findings `json:"-"`              // MarshalJSON encodes them as reasons, codes and nextStep
 	Kind     string          `json:"kind,omitempty"` // kernel, runtime, image and architecture, as the kubelet names them
 	Version  string          `json:"version,omitempty"`
 	Mode     report.Mode     `json:"mode,omitempty"`
 	Backend  string          `json:"backend,omitempty"`
-	Agent    string          `json:"agent,omitempty"`   // its pod
-	Reported time.Time       `json:"reported,omitzero"` // when it last reported
-	Meshed   int             `json:"meshed"`            // pods of the mesh, as the API server knows them
-	Notes    []string        `json:"notes,omitempty"`   // of the agent
-	agent    *Agent          // nil for none
-	pods     *report.Pods    // as its guard reports them; nil if it reports none
+	Agent    string          `json:"agent,omitempty"`   // name of the agent's pod
+	Reported time.Time       `json:"reported,omitzero"` // time of the agent's last report
+	Meshed   int             `json:"meshed"`            // number of pods of the mesh, as the API server knows them
+	Notes    []string        `json:"notes,omitempty"`   // the agent's notes
+	agent    *Agent          // nil if the node has no agent
+	pods     *report.Pods    // as the node's guard reports them, or nil
 
-	podVersion int // as its agent reports it
+	podVersion int // as the node's agent reports it
 }
 
 // MarshalJSON returns the node with the reasons for its state, their codes, and the next step.
@@ -54,7 +53,7 @@ func (n Node) MarshalJSON() ([]byte, error) {
 	}{fields(n), answerOf(n.Findings)})
 }
 
-// answer is the form of findings in the answers of status and explain.
+// answer is the format of findings in the output of status and explain.
 type answer struct {
 	Reasons []string `json:"reasons,omitempty"`
 	Codes   []string `json:"codes,omitempty"`
@@ -73,12 +72,12 @@ type NodeState string
 const (
 	Ready      NodeState = "ready"      // in the desired state
 	Removed    NodeState = "removed"    // clean, as desired
-	Waiting    NodeState = "waiting"    // not yet; it resolves without the operator
+	Waiting    NodeState = "waiting"    // not in the desired state yet, but without the operator's help soon
 	Faulty     NodeState = "faulty"     // something is wrong
-	Stale      NodeState = "stale"      // the agent has stopped to report
+	Stale      NodeState = "stale"      // the agent has stopped reporting
 	Unreported NodeState = "unreported" // the agent has never reported
-	Outdated   NodeState = "outdated"   // the agent is of an older specification, and stays until its pod is deleted
-	NoAgent    NodeState = "no agent"   // the node should have an agent, or had one, or has pods of the mesh
+	Outdated   NodeState = "outdated"   // the agent has an older specification, and stays until its pod is deleted
+	NoAgent    NodeState = "no agent"   // the node has no agent, but should have one, had one, or runs pods of the mesh
 )
 
 // Good reports whether a node in this state needs no attention.
@@ -88,17 +87,17 @@ func (s NodeState) Good() bool { return s == Ready || s == Removed }
 type Pod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
-	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys it is read; empty where pods may not be listed
+	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys the pod is read; empty without the permission to list pods
 	Node      string                 `json:"node"`
 	State     report.Code            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
-	Failure   string                 `json:"failure,omitempty"`   // of its last ADD, if it is not started and an Event has it
-	IstioInit bool                   `json:"istioInit,omitempty"` // it has an init container istio-init
+	Failure   string                 `json:"failure,omitempty"`   // error of the last ADD, if the pod has not started and an Event contains it
+	IstioInit bool                   `json:"istioInit,omitempty"` // the pod has an init container istio-init
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether the fleet needs no attention, as far as is known. Pods that were injected
-// later do not count, because anybody who may annotate a running pod can cause that state.
+// Good reports whether nothing in the fleet is known to need attention. Pods that were injected later
+// do not count, because everyone who may annotate a running pod can cause that state.
 func (f *Fleet) Good() bool {
 	for _, set := range f.DaemonSets {
 		if !set.Good() {

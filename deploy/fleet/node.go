@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// node returns a node by its agent and its Lease.
+// node returns the state of a node, from its agent and its Lease.
 func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
 	node := Node{Name: name, Kind: kindOf(o.nodes[name]), agent: agent}
 	if agent != nil {
@@ -56,7 +56,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Waiting, report.AgentStarting, agent.fault.reason, "")
 	case lease == nil:
 		set(Unreported, report.AgentSilent, "the agent has written no Lease", "")
-	case age < -maxAhead || lasts > maxLeaseDuration: // it would hide that the agent no longer reports
+	case age < -maxAhead || lasts > maxLeaseDuration: // such a Lease would hide that the agent no longer reports
 		set(Faulty, report.LeaseWrong, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
 			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()), "")
 	case lasts == 0 || age > lasts:
@@ -91,19 +91,19 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	default:
 		node.State = Ready
 	}
-	if len(node.Findings) > 0 { // a next step that follows from more than the state comes first
+	if len(node.Findings) > 0 { // a next step for a finding is more exact than one for the state
 		node.Findings[0].Next = cmp.Or(node.Findings.Next(), o.adviseNode(node))
 	}
 	return node
 }
 
-// What agents publish.
+// Values that agents publish.
 const (
 	absent   = "absent"   // the desired state of a clean node
 	nftables = "nftables" // the backend with a guard
 )
 
-// Limits of a Lease's times: agents write a few minutes, and clocks differ.
+// Limits for the times in a Lease. Agents write a few minutes, and clocks differ.
 const (
 	maxLeaseDuration = time.Hour
 	maxAhead         = time.Hour
@@ -117,7 +117,7 @@ func kindOf(node *corev1.Node) string {
 	return strings.Join([]string{info.KernelVersion, info.ContainerRuntimeVersion, info.OSImage, info.Architecture}, ", ")
 }
 
-// whyDown returns why a Node is not ready, "" for one that is, or is not known.
+// whyDown returns why a Node is not ready, or "" if it is ready or unknown.
 func whyDown(node *corev1.Node) (reason string) {
 	if node == nil {
 		return ""
@@ -135,7 +135,8 @@ func whyDown(node *corev1.Node) (reason string) {
 	return reason
 }
 
-// explainNoAgent says why a node has no agent, which was clean as its Lease says, or not.
+// explainNoAgent adds a finding to a node without an agent. leased reports whether the node has a
+// Lease, and clean whether the Lease says that the node is clean.
 func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	selected := ""
 	if known := o.nodes[node.Name]; known != nil {
@@ -162,7 +163,7 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	node.Findings = report.Findings{found}
 }
 
-// lacks reports whether the node's guard should know a pod, and does not.
+// lacks reports whether the node's guard should know a pod but does not.
 func (n *Node) lacks(pod *seenPod) bool {
 	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(string(pod.UID))
 }

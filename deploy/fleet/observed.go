@@ -15,14 +15,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// startGrace is how long a pod's network may take.
+// startGrace is the time that the setup of a pod's network may take.
 const startGrace = time.Minute
 
-// reportGrace is how long a Lease may not know a new pod: the states of pods in it are
-// at most two minutes old.
+// reportGrace is the time after which a Lease should contain a new pod. The states of pods in a Lease
+// are at most two minutes old.
 const reportGrace = 3 * time.Minute
 
-// fleet returns the fleet as it follows from what was observed.
+// fleet returns the state of the fleet that follows from the observed objects.
 func (o *observed) fleet() *Fleet {
 	f := &Fleet{Namespace: o.release.namespace, States: map[report.Code]int{}, Exempt: map[capture.ExemptionCause]int{}}
 	for _, set := range o.release.daemonSets {
@@ -73,8 +73,8 @@ func (o *observed) fleet() *Fleet {
 	return f
 }
 
-// sortPods returns the agents by node, and the pods of the mesh. It notes the nodes whose
-// agent ends.
+// sortPods returns the agents by node, and the pods of the mesh. It also records the nodes whose agents
+// are ending.
 func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	agents, o.ending = map[string]*Agent{}, map[string]bool{}
 	on := o.release.meshes()
@@ -93,8 +93,7 @@ func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	return agents, meshed
 }
 
-// names returns the nodes of the fleet: of those whose Node is known to be gone there is
-// nothing to say.
+// names returns the names of the fleet's nodes. It omits nodes that do not exist any more.
 func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(agents))
 	for _, pod := range meshed {
@@ -109,14 +108,14 @@ func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 	return slices.DeleteFunc(slices.Compact(names), o.isGone)
 }
 
-// isGone reports whether a node is known to exist no more.
+// isGone reports whether a node is known not to exist any more.
 func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[node] == nil }
 
-// nodesKnown reports whether all Nodes were read: a cluster has at least one.
+// nodesKnown reports whether the Nodes were read. A cluster has at least one.
 func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
-// addMeshed adds a pod that is not captured as desired. The guard's finding comes first,
-// then what follows from the pod alone.
+// addMeshed adds a pod that is not captured as desired. It prefers the guard's finding to conclusions
+// from the pod alone.
 func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.NamedPod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
 	found := Pod{
@@ -158,7 +157,7 @@ func (f *Fleet) addPod(found Pod) {
 	f.Pods = append(f.Pods, found)
 }
 
-// notes returns what the fleet's state does not say.
+// notes returns remarks about the whole fleet.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	said, removed, earlier := map[string][]string{}, []string(nil), []string(nil)
@@ -221,7 +220,7 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	return notes
 }
 
-// Some returns the first names of many nodes.
+// Some returns the first of many nodes' names, and the number of the others.
 func Some(names []string) string {
 	const most = 3
 	if len(names) <= most {

@@ -14,30 +14,30 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// fault is why a pod is not ready, as scheduler and kubelet say it.
+// fault says why a pod is not ready, as the scheduler or the kubelet reports it.
 type fault struct {
 	phase     phase
 	reason    string
 	container string // the one that ended, "" for none
 }
 
-// phase is how far a pod has come.
+// phase says how far the start of a pod has progressed.
 type phase int
 
 const (
-	starting phase = iota // its containers are being created
-	stopped               // it is not scheduled, or a container does not run
-	unready               // its containers run
+	starting phase = iota // the runtime is creating the containers
+	stopped               // the pod is not scheduled, or a container does not run
+	unready               // all containers run
 )
 
-// in reports whether there is a fault of a phase.
+// in reports whether a fault exists and is in this phase.
 func (f *fault) in(p phase) bool { return f != nil && f.phase == p }
 
-// startTime is how long the containers of an agent may take to start, with the pull of its
+// startTime is the time that the containers of an agent may take to start, including the pull of the
 // image.
 const startTime = 3 * time.Minute
 
-// blocks reports whether a pod of an age does not start by itself.
+// blocks reports whether a pod of this age will not start by itself.
 func (f *fault) blocks(age time.Duration) bool {
 	return f.in(stopped) || f.in(starting) && age > startTime
 }
@@ -50,7 +50,7 @@ func (f *fault) step(a *Agent) string {
 	return report.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
 }
 
-// faultOf returns why a pod is not ready, nil for one that is.
+// faultOf returns why a pod is not ready, or nil if it is ready.
 func faultOf(pod *corev1.Pod) *fault {
 	isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if slices.ContainsFunc(pod.Status.Conditions, isReady) {
@@ -86,7 +86,7 @@ func faultOf(pod *corev1.Pod) *fault {
 	return f
 }
 
-// lastWords returns the last line that a container left as its reason.
+// lastWords returns the last line of the message that a container left when it ended.
 func lastWords(ended *corev1.ContainerStateTerminated) string {
 	lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
 	if last := lines[len(lines)-1]; last != "" {

@@ -14,20 +14,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// seenPod is what is used of a pod: as an agent, if the release owns it, else as one of the
-// mesh. Most pods are neither.
+// seenPod contains the facts about a pod that this package uses. agent is set if the release owns the
+// pod. Most pods are neither agents nor in the mesh.
 type seenPod struct {
 	metav1.ObjectMeta // namespace, name and UID
 	node              string
 	agent             *Agent
-	mesh              map[config.MeshName]capture.Exemption // by the meshes that mark it, nil for a pod of none
+	mesh              map[config.MeshName]capture.Exemption // the pod's exemption, if any, in each mesh that marks the pod; nil for a pod outside all meshes
 	istioInit, fenced bool
-	noSandbox         bool // it was scheduled, and its network is not set up
+	noSandbox         bool // the pod is scheduled, but has no network yet
 	scheduled         time.Time
-	running           time.Time // since when its sandbox is known to exist; zero while that is not known
+	running           time.Time // since when the sandbox is known to exist; zero if that is unknown
 }
 
-// inMesh reports whether a pod is one of the meshes', and has a network of its own.
+// inMesh reports whether a pod is in one of the meshes, and has its own network.
 func inMesh(pod *corev1.Pod, meshes []config.MeshName) bool {
 	return capture.Meshed(pod.Annotations, meshes) && !pod.Spec.HostNetwork
 }
@@ -50,7 +50,7 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 		switch condition.Type {
 		case corev1.PodScheduled:
 			s.scheduled = condition.LastTransitionTime.Time
-		case corev1.PodReadyToStartContainers: // Kubernetes 1.29
+		case corev1.PodReadyToStartContainers: // since Kubernetes 1.29
 			s.noSandbox = condition.Status == corev1.ConditionFalse
 			if !s.noSandbox && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 				s.running = condition.LastTransitionTime.Time
@@ -61,8 +61,8 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	return s
 }
 
-// by returns which of the meshes captures a pod, else one by which it is exempt; "" for a pod
-// of none.
+// by returns the mesh that captures a pod. If no mesh captures it, by returns one that exempts it, with
+// the exemption, or "" for a pod outside the meshes.
 func (s *seenPod) by(meshes []config.MeshName) (mesh config.MeshName, exemption capture.Exemption) {
 	for _, name := range meshes {
 		if found, marked := s.mesh[name]; marked && (mesh == "" || found.Cause == "") {

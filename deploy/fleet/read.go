@@ -20,20 +20,20 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// DefaultNamespace is where the agents are installed as the documents say.
+// DefaultNamespace is the namespace in which the documents install the agents.
 const DefaultNamespace = "capture-cni"
 
-// source is a list of objects from which the state of the fleet follows.
+// source is a list of objects that contribute to the state of the fleet.
 type source struct {
 	what      string
 	namespace string
-	list      runtime.Object // of its kind
+	list      runtime.Object // a list of the source's kind
 	item      runtime.Object
 	options   metav1.ListOptions
-	fault     func(*observed) *error // where to note that it may not be read; nil: nothing can be said without it
+	fault     func(*observed) *error // where to record a missing permission; nil if the source is necessary
 }
 
-// sources returns all that the state of a fleet follows from.
+// sources returns all sources of a fleet's state.
 func sources(namespace string) []source {
 	ofStates := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(report.LeaseLabels()).String()}
 	running := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
@@ -47,7 +47,7 @@ func sources(namespace string) []source {
 	}
 }
 
-// observed is what the API server knows.
+// observed contains the objects that were read from the API server.
 type observed struct {
 	now     time.Time
 	release release
@@ -55,9 +55,9 @@ type observed struct {
 	leases  map[string]*coordination.Lease // by node
 	nodes   map[string]*corev1.Node
 
-	ending map[string]bool // nodes whose agent ends
+	ending map[string]bool // nodes whose agents are ending
 
-	podsFault, nodesFault error // why those are not known
+	podsFault, nodesFault error // why these are unknown
 }
 
 func newObserved(namespace string) *observed {
@@ -85,7 +85,7 @@ func (o *observed) add(object any) {
 	}
 }
 
-// miss notes that a source may not be read. Error: nothing can be said then.
+// miss records that a source could not be read. It returns an error if the source is necessary.
 func (o *observed) miss(s source, err error) error {
 	err = fmt.Errorf("listing %s: %w", s.what, err)
 	if s.fault == nil || !apierrors.IsForbidden(err) {
@@ -95,8 +95,8 @@ func (o *observed) miss(s source, err error) error {
 	return nil
 }
 
-// ReadFailures sets the failures of pods that do not start, by the agents' Events. It reads
-// nothing if all pods have started. Without the permission, a note says so.
+// ReadFailures adds the failures of pods that have not started, from the agents' Events. If all pods
+// have started, it reads nothing. Without the permission to list Events, it adds a note.
 func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	isWaiting := func(p Pod) bool { return p.State == report.NotStarted }
 	if !slices.ContainsFunc(f.Pods, isWaiting) {
@@ -120,8 +120,8 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	}
 }
 
-// Read reads the fleet whose agents are in a namespace. Without the permission to list
-// pods or Nodes it reads the rest.
+// Read reads the fleet with the agents in a namespace. Without the permission to list pods or Nodes, it
+// omits them.
 func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error) {
 	o := newObserved(namespace)
 	for _, s := range sources(namespace) {

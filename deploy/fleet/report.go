@@ -21,25 +21,25 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Reporter packs an archive for a support case: the fleet's state, and what the agents of
-// some nodes report of themselves.
+// Reporter packs an archive for a support case. The archive contains the fleet's state, and the reports
+// of some nodes' agents.
 type Reporter struct {
 	Client    *Client
 	Exec      Exec
-	Namespace string   // of the agents
-	Nodes     []string // to report; empty: those that need attention, and one that does not
-	Version   string   // of this program
+	Namespace string   // namespace of the agents
+	Nodes     []string // nodes to report; if empty, those that need attention, and one that does not
+	Version   string   // version of this program
 	Progress  func(done, all int, node string)
 }
 
 const (
-	maxReported   = 10 // nodes, unless they are named
+	maxReported   = 10 // nodes, unless Nodes names them
 	reportsAtOnce = 4
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Write writes the archive. Its missing.txt lists what could not be read, which is an error only
-// if a permission is missing.
+// Write writes the archive. Its missing.txt lists the parts that could not be read. Write returns an
+// error only if a permission is missing.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -106,7 +106,8 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	return chosen, nil
 }
 
-// ofNode returns what the containers of a node's agent report. Error: the API server's refusal.
+// ofNode returns the reports of the containers of a node's agent. It returns an error if the API server
+// refuses a request.
 func (r Reporter) ofNode(ctx context.Context, node Node) (parts []report.BundlePart, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {

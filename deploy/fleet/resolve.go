@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodOwnedBy returns the newest pod that a controller owns, one that does not end before one
-// that does. It reads pods alone: a Deployment's name is in that of its ReplicaSet.
+// PodOwnedBy returns the newest pod that a controller owns, and prefers pods that are not being
+// deleted. It reads no ReplicaSets, because the name of a Deployment's ReplicaSet is the Deployment's
+// name with the pod's hash.
 func (c *Client) PodOwnedBy(ctx context.Context, namespace, kind, name string) (string, error) {
 	var newest *corev1.Pod
 	err := Each(ctx, c, namespace, &corev1.PodList{}, metav1.ListOptions{}, func(pod *corev1.Pod) {
@@ -49,7 +50,8 @@ func isPreferred(pod, to *corev1.Pod) bool {
 	return to.CreationTimestamp.Before(&pod.CreationTimestamp)
 }
 
-// ServiceAddress returns the first address of a Service, and a port of it by number or name.
+// ServiceAddress returns a Service's first address, and the number of its port with this number or
+// name.
 func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port string) (address, number string, err error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, namespace, name, service); err != nil {
@@ -63,5 +65,5 @@ func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port strin
 			return service.Spec.ClusterIP, number, nil
 		}
 	}
-	return "", "", fmt.Errorf("port %q is none of Service %s/%s", port, namespace, name)
+	return "", "", fmt.Errorf("Service %s/%s has no port %q", namespace, name, port)
 }

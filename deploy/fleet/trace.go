@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Trace returns which rule decides about a packet of a pod, as the guard of the pod's
-// node says it. flags describe the packet, as those of "capture-cni-node explain" do.
+// Trace returns the rule that decides about a packet of a pod, from the guard on the pod's node. flags
+// describe the packet like the flags of "capture-cni-node explain".
 func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (report.Trace, error) {
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
 	if err != nil {
@@ -26,14 +26,14 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 	}
 	var traced report.Trace
 	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
-		lease, _ := read(ctx, x.Client, "Lease", x.Namespace, pod.Spec.NodeName, &coordination.Lease{}) // the version alone is at stake
+		lease, _ := read(ctx, x.Client, "Lease", x.Namespace, pod.Spec.NodeName, &coordination.Lease{}) // only the version is needed
 		node := newObserved(x.Namespace).node(pod.Spec.NodeName, agent, lease)
 		return traced, x.withVersions(err, node.Version)
 	}
 	return traced, nil
 }
 
-// guardOf returns the agent on a pod's node, which has a guard.
+// guardOf returns the agent on a pod's node, and an error if the agent has no guard.
 func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")

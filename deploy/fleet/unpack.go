@@ -19,14 +19,13 @@ type file struct {
 	content []byte
 }
 
-// Limits of what is read of one archive. The agent's own are above them.
+// Limits of an agent's archive. They exceed the limits that the agent itself uses.
 const (
 	maxFile    = 1 << 20
 	maxArchive = 8 << 20
 )
 
-// unpack returns the files of an agent's archive, and an error for those that it leaves
-// out.
+// unpack returns the files of an agent's archive, and an error if it omits some of them.
 func unpack(archive io.Reader) (files []file, err error) {
 	zipped, err := gzip.NewReader(archive)
 	if err != nil {

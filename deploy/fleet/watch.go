@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Intervals of Watch: until all is read, between two looks at what changes all the time, and
-// at what changes by time alone, such as the age of a Lease.
+// firstLook is the pause between looks until all informers have read. settleTime is the shortest time
+// between two looks. refreshTime is the longest, because the age of a Lease changes without an event.
 const (
 	firstLook   = 100 * time.Millisecond
 	settleTime  = time.Second
 	refreshTime = 10 * time.Second
 )
 
-// Watch calls see with the state of the fleet, and again after changes, until see returns
-// true. With err the state is not known, and Watch tries again. Errors: that of ctx.
+// Watch calls see with the state of the fleet, and again after changes, until see returns true. If err
+// is set, the state is unknown, and Watch tries again. Errors: that of ctx.
 func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fleet, err error) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -36,7 +36,7 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 		w, err := newWatched(client, s, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // a change is noted already
+			default: // another change is already pending
 			}
 		})
 		if err != nil {
@@ -68,7 +68,8 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 	}
 }
 
-// look returns the fleet as the informers know it, once each has read its source or failed.
+// look returns the fleet as the informers know it. settled reports whether each informer has read its
+// source or failed.
 func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) {
 	o := newObserved(namespace)
 	for _, w := range all {
@@ -90,7 +91,7 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 	return o.fleet(), true, nil
 }
 
-// watched is a source that is read once, and then watched.
+// watched is a source that is read once and then watched.
 type watched struct {
 	source   source
 	resource string
@@ -98,14 +99,13 @@ type watched struct {
 	fault    atomic.Pointer[error] // of the last attempt
 }
 
-// newWatched returns a source that calls changed after a change, and after an attempt that
-// failed.
+// newWatched returns a source that calls changed after each change and each failed attempt.
 func newWatched(client *Client, s source, changed func()) (*watched, error) {
 	api, resource := client.of(s.list)
 	from := cache.NewFilteredListWatchFromClient(api, resource, s.namespace, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = s.options.LabelSelector, s.options.FieldSelector
 		if !options.Watch {
-			options.ResourceVersion = "" // the newest: the API server's cache can be older than the installation
+			options.ResourceVersion = "" // read the newest state, because the API server's cache can be older than the installation
 		}
 	})
 	informer := cache.NewSharedIndexInformerWithOptions(from, s.item, cache.SharedIndexInformerOptions{})
@@ -123,7 +123,7 @@ func newWatched(client *Client, s source, changed func()) (*watched, error) {
 	return w, errors.Join(err, w.informer.SetTransform(reduce), w.informer.SetWatchErrorHandlerWithContext(failed))
 }
 
-// reduce keeps of a pod what is used: a cluster has thousands.
+// reduce removes the fields of a pod that are not used, because a cluster has thousands of pods.
 func reduce(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return newSeenPod(pod), nil
