@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package precheck looks at a cluster before capture-cni is installed: what stands in
-// the way, and which values of the chart fit. It reads by get and list alone.
+// Package precheck examines a cluster before capture-cni is installed. It finds obstacles, and chooses
+// the chart's values. It only needs the verbs get and list.
 package precheck
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Cluster is what is known of a cluster.
+// Cluster contains the facts about a cluster.
 type Cluster struct {
-	Version    string // of the API server
+	Version    string // version of the API server
 	Nodes      []corev1.Node
 	DaemonSets []appsv1.DaemonSet
-	Injectors  []corev1.ConfigMap // of istiod, one of each revision that a webhook calls
-	IstioCNI   *corev1.ConfigMap  // of istio-cni; nil for none
-	Installed  *Installed         // this plugin; nil if it is not installed
-	Cilium     *corev1.ConfigMap  // nil for none
+	Injectors  []corev1.ConfigMap // of istiod, one for each revision that a webhook calls
+	IstioCNI   *corev1.ConfigMap  // of istio-cni, or nil
+	Installed  *Installed         // the installation of capture-cni, or nil
+	Cilium     *corev1.ConfigMap  // of Cilium, or nil
 	Felix      *Felix             // nil without Calico
-	Namespace  *corev1.Namespace  // of the installation; nil if it does not exist, or is not known
-	Unknown    []error            // why parts of this are not known
+	Namespace  *corev1.Namespace  // namespace for the installation; nil if it does not exist or is unknown
+	Unknown    []error            // why parts of the cluster are unknown
 }
 
-// Felix is what decides in Calico's FelixConfiguration.
+// Felix contains the relevant settings of Calico's FelixConfiguration.
 type Felix struct {
 	Spec struct {
 		BPFEnabled                  bool   `json:"bpfEnabled"`
@@ -44,7 +44,7 @@ type Felix struct {
 	} `json:"spec"`
 }
 
-// Read reads a cluster. Error: the API server does not answer.
+// Read reads a cluster. It returns an error if the API server does not answer.
 func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster, error) {
 	var info version.Info
 	if err := client.GetJSON(ctx, "/version", &info); err != nil {
@@ -66,7 +66,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 	return c, nil
 }
 
-// readMeshes reads the other plugins of meshes, and what istiod injects.
+// readMeshes reads the configurations of other meshes' plugins and of istiod's injectors.
 func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	c.DaemonSets = all[*appsv1.DaemonSet](ctx, c, client, "daemonsets of all namespaces", &appsv1.DaemonSetList{}, metav1.ListOptions{})
 	for _, set := range c.running(report.IstioCNI) {
@@ -82,8 +82,9 @@ func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// calls reports whether a webhook for injection is in a namespace. The author of a ConfigMap
-// chooses its labels; only a cluster's administrator creates a webhook's configuration.
+// calls reports whether a webhook calls an injector in a namespace. A ConfigMap's labels would not
+// prove that, because its author chooses them. Only a cluster's administrator can create a webhook's
+// configuration.
 func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string) bool {
 	return slices.ContainsFunc(webhooks, func(configuration admissionv1.MutatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
@@ -93,7 +94,7 @@ func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string
 	})
 }
 
-// all returns all objects of a kind, nil if not all can be read.
+// all returns all objects of a kind, or nil if not all of them can be read.
 func all[P interface {
 	*T
 	runtime.Object
@@ -106,12 +107,12 @@ func all[P interface {
 	return objects
 }
 
-// get returns an object, nil if there is none or it can't be read.
+// get returns an object, or nil if it does not exist or can't be read.
 func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client, namespace, resource, name string, into P) P {
 	return found(c, resource+" "+name, into, client.Get(ctx, namespace, name, into))
 }
 
-// found returns what was read, nil if there is none or it can't be read.
+// found returns the object that was read, or nil if it does not exist or could not be read.
 func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	if err == nil {
 		return read
@@ -122,7 +123,7 @@ func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	return none
 }
 
-// note keeps why a part of the cluster is not known.
+// note records why a part of the cluster is unknown.
 func (c *Cluster) note(what string, err error) {
 	if err != nil {
 		c.Unknown = append(c.Unknown, fmt.Errorf("reading %s: %w", what, err))

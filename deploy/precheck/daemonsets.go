@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Programs of the network and of meshes that DaemonSets run.
+// Names of programs of networks and meshes that DaemonSets run.
 const (
 	ztunnel    = "ztunnel"
 	linkerdCNI = "linkerd-cni"
@@ -21,12 +21,12 @@ const (
 	calico     = "calico"
 )
 
-// programs are the programs by what their images are called: releases, clouds and mirrors
-// change names of DaemonSets and registries, and keep these.
+// programs lists the programs with the names of their images, because releases, clouds and mirrors use
+// other DaemonSets' names and registries, but the same images' names.
 var programs = []struct {
 	program string
-	image   string // as path.Match reads it: the last two parts of the repository
-	word    string // of the command, if the image has other programs, too
+	image   string // pattern of path.Match for the last two parts of the repository
+	word    string // in the command, if the image contains other programs, too
 }{
 	{report.IstioCNI, "*/install-cni", ""},
 	{report.IstioCNI, "*/istio-cni*", ""},
@@ -41,8 +41,8 @@ var programs = []struct {
 	{calico, "*/mirrored-calico-node", ""},
 }
 
-// programOf returns which of the programs a DaemonSet runs, "" for none. All of them mount
-// directories of the node.
+// programOf returns the program that a DaemonSet runs, or "". Each of these programs mounts directories
+// of the node.
 func programOf(set appsv1.DaemonSet) string {
 	pod := set.Spec.Template.Spec
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
@@ -68,8 +68,8 @@ func repository(image string) string {
 	return parts[last-1] + "/" + parts[last]
 }
 
-// running returns the DaemonSets that run a program: those with pods, which the cluster
-// admitted.
+// running returns the DaemonSets that run a program. They must have pods, because then the cluster has
+// admitted them.
 func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	for _, set := range c.DaemonSets {
 		if set.Status.CurrentNumberScheduled > 0 && programOf(set) == program {
@@ -79,7 +79,7 @@ func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	return sets
 }
 
-// mayRun reports whether a program runs, or may: not all DaemonSets could be read.
+// mayRun reports whether a program runs, or might run because not all DaemonSets could be read.
 func (c *Cluster) mayRun(program string) bool {
 	return c.DaemonSets == nil || len(c.running(program)) > 0
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Installed is capture-cni as a cluster has it.
+// Installed describes an existing installation of capture-cni.
 type Installed struct {
 	Namespace string
 	Release   string // of Helm; "" for a manifest
 	Version   string
-	Pinned    []string          // images that the chart did not choose, with which another chart may not work
-	Values    map[string]string // those that this package chooses, as they are now
+	Pinned    []string          // images that the chart did not choose, which may not work with another chart
+	Values    map[string]string // current values of the keys that this package chooses
 }
 
-// readInstalled reads what is installed, in whichever namespace.
+// readInstalled reads an existing installation, in any namespace.
 func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	found, namespace := &Installed{Values: map[string]string{}}, c.findInstallation(ctx, client)
 	for _, set := range c.DaemonSets {
@@ -51,11 +51,11 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// findInstallation returns the namespace of the account that a ClusterRoleBinding of every
-// release names, "" for none. The author of a DaemonSet chooses its labels; only a cluster's
-// administrator creates a ClusterRoleBinding.
+// findInstallation returns the namespace of the service account in a ClusterRoleBinding that every
+// release has, or "". Labels of DaemonSets would prove nothing, because their author chooses them. Only
+// a cluster's administrator can create a ClusterRoleBinding.
 func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (namespace string) {
-	for _, account := range []string{"capture-cni", "capture-cni-node"} { // an uninstall leaves the first one
+	for _, account := range []string{"capture-cni", "capture-cni-node"} { // an uninstallation leaves the first one
 		binding := get(ctx, c, client, "", "clusterrolebindings", account, &rbacv1.ClusterRoleBinding{})
 		if binding != nil && len(binding.Subjects) == 1 && binding.Subjects[0].Name == account {
 			namespace = binding.Subjects[0].Namespace
@@ -64,12 +64,12 @@ func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (n
 	return namespace
 }
 
-// isReleaseName reports whether Helm accepts a release of this name.
+// isReleaseName reports whether Helm accepts this name for a release.
 func isReleaseName(name string) bool {
 	return len(name) <= 53 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// read reads the values that an agent's container shows: older releases had them elsewhere.
+// read reads the values that an agent's container shows. Older releases had other variables.
 func (i *Installed) read(installer corev1.Container) {
 	if mode := fleet.Variable(installer, "CAPTURE_CNI_MODE"); mode != "" {
 		i.Values["mode"] = mode
@@ -82,7 +82,7 @@ func (i *Installed) read(installer corev1.Container) {
 	}
 }
 
-// checkInstalled compares what is installed with what an installation would be.
+// checkInstalled compares an existing installation with the planned one.
 func (r *Report) checkInstalled(c *Cluster) {
 	installed := c.Installed
 	if installed == nil {
@@ -95,7 +95,7 @@ func (r *Report) checkInstalled(c *Cluster) {
 		return
 	}
 	r.add(report.Note, report.Upgrade, "capture-cni", "deploy/guides/upgrade.md",
-		"version %s is installed: what follows is about an upgrade", installed.Version)
+		"version %s is installed: this report is about an upgrade", installed.Version)
 	if len(installed.Pinned) > 0 {
 		r.add(report.Note, report.ImagePinned, "image", "set image.tag and image.digest, also those of pools, to an image of the chart's release",
 			"pinned to %s: another release's chart does not work with it", strings.Join(installed.Pinned, ", "))

@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// injection is what decides in the values of istiod's injector.
+// injection contains the relevant values of istiod's injector.
 type injection struct {
 	Pilot struct {
 		CNI *struct {
@@ -17,13 +17,13 @@ type injection struct {
 			Provider string `json:"provider"`
 		} `json:"cni"`
 	} `json:"pilot"`
-	Older struct { // until Istio 1.23
+	Older struct { // before Istio 1.24
 		Enabled bool  `json:"enabled"`
 		Chained *bool `json:"chained"`
 	} `json:"istio_cni"`
 }
 
-// cni returns whether istiod injects for a CNI plugin, and for which provider.
+// cni returns whether istiod injects pods for a CNI plugin, and for which provider.
 func (i injection) cni() (enabled bool, provider string) {
 	if i.Pilot.CNI != nil {
 		return i.Pilot.CNI.Enabled, cmp.Or(i.Pilot.CNI.Provider, "default")
@@ -34,7 +34,7 @@ func (i injection) cni() (enabled bool, provider string) {
 	return i.Older.Enabled, "default"
 }
 
-// checkInjectors looks at what each revision of istiod injects, and chooses the mode.
+// checkInjectors examines the injection of each revision of istiod, and chooses the mode.
 func (r *Report) checkInjectors(c *Cluster) {
 	providers := map[string]bool{}
 	for _, one := range c.Injectors {
@@ -93,7 +93,7 @@ func (r *Report) checkMeshes(c *Cluster) {
 		found = true
 		r.checkIstioCNI(c, set.Namespace)
 	}
-	for _, set := range c.running(ztunnel) { // of any namespace's author: istio-cni's settings say whether ambient mode is enabled
+	for _, set := range c.running(ztunnel) { // only a note, because anyone can create such a DaemonSet
 		found = true
 		r.add(report.Note, report.AmbientMode, "ambient mode", "disable ambient mode, or keep istio-cni",
 			"ztunnel runs in namespace %s: capture-cni is not for clusters with ambient mode", set.Namespace)

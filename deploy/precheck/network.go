@@ -43,8 +43,8 @@ func (r *Report) checkCilium(c *Cluster) {
 	}
 }
 
-// ciliumIsTheClouds reports whether GKE (Dataplane V2) or AKS runs Cilium, and sets its
-// values.
+// ciliumIsTheClouds reports whether the cloud runs Cilium and sets its values, as GKE (Dataplane V2)
+// and AKS do.
 func (c *Cluster) ciliumIsTheClouds() bool {
 	return slices.ContainsFunc(c.running(cilium), func(set appsv1.DaemonSet) bool {
 		return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(container corev1.Container) bool {
@@ -72,17 +72,17 @@ func (r *Report) checkCalico(c *Cluster) {
 	}
 }
 
-// checkNamespace looks at the Pod Security of the namespace: the agent mounts directories
-// of the node.
+// checkNamespace checks the namespace's Pod Security level, because the agent mounts directories of the
+// node.
 func (r *Report) checkNamespace(c *Cluster) {
 	label := report.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}
-	if r.namespace != fleet.DefaultNamespace { // whose other pods would be admitted, too
+	if r.namespace != fleet.DefaultNamespace { // the label would admit other pods of the namespace, too
 		next, commands = "install into namespace "+fleet.DefaultNamespace, nil
 		next += "; or, if only capture-cni has pods there, set its label " + podSecurity + " to privileged"
 	}
 	switch {
-	case c.Namespace == nil && len(c.Unknown) > 0: // it may exist
+	case c.Namespace == nil && len(c.Unknown) > 0: // the namespace may exist
 	case c.Namespace == nil:
 		r.ok("namespace", "%s does not exist yet", r.namespace)
 		r.Commands = append(r.Commands, report.Command("kubectl", "create", "namespace", r.namespace), label)

@@ -13,14 +13,14 @@ import (
 // Report contains the results of the checks, and the commands that install with these results.
 type Report struct {
 	Results  report.Findings   `json:"results"`
-	Values   map[string]string `json:"values"`          // of the chart, that are not the defaults
-	Guide    string            `json:"guide,omitempty"` // to follow instead of Commands
-	Commands []string          `json:"commands"`        // that install or upgrade with these values; none while that is not safe
+	Values   map[string]string `json:"values"`          // values of the chart that differ from the defaults
+	Guide    string            `json:"guide,omitempty"` // the guide to follow instead of Commands
+	Commands []string          `json:"commands"`        // commands that install or upgrade with these values; empty while that is not safe
 
 	namespace string
 }
 
-// Good reports whether nothing that is known stands in the way.
+// Good reports whether no obstacle is known.
 func (r *Report) Good() bool { return len(r.Results.Of(report.Problem)) == 0 }
 
 func (r *Report) add(severity report.Severity, code report.Code, subject, next, format string, args ...any) {
@@ -39,7 +39,7 @@ func (r *Report) join(subject string, found report.Finding) {
 	r.Results = append(r.Results, found)
 }
 
-// Check returns what stands in the way of an installation in a namespace.
+// Check returns the obstacles to an installation in a namespace.
 func Check(c *Cluster, namespace string) *Report {
 	r := &Report{Values: map[string]string{}, namespace: namespace}
 	r.checkVersion(c.Version)
