@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capturetest tests capture on a cluster: it creates two pods and a Service of the
-// agent's own image, connects one pod to the other, and removes what it created.
+// Package capturetest tests capture on a cluster. It creates two pods and a Service from the agent's
+// image, connects one pod to the other, and removes the objects that it created.
 package capturetest
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Report is what a test found.
+// Report contains the results of a test.
 type Report struct {
 	Image   string   `json:"image"`
-	Nodes   []string `json:"nodes"` // each was that of a client and of a server
+	Nodes   []string `json:"nodes"` // each was the node of a client and of a server
 	Results []Result `json:"results"`
-	Archive string   `json:"report,omitempty"` // of the command report, if a check failed
+	Archive string   `json:"report,omitempty"` // path of a support archive, if a check failed
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// Result is that of one check or, with an empty check, of all checks of a mode.
+// Result is the result of one check or, if Check is empty, of all checks of a mode.
 type Result struct {
-	Client, Server string // nodes
+	Client, Server string // names of the nodes
 	Mode           Mode
 	Family, Check  string
 	Finding        report.Finding
 }
 
-// MarshalJSON returns the result in the form of all releases.
+// MarshalJSON returns the result in the format that all releases share.
 func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Client  string      `json:"clientNode"`
@@ -67,7 +67,7 @@ const (
 	Skipped Verdict = "skipped"
 )
 
-// Mode is how inbound traffic is captured.
+// Mode says how inbound traffic is captured.
 type Mode string
 
 const (
@@ -75,7 +75,7 @@ const (
 	TProxy   Mode = "TPROXY"
 )
 
-// Count returns how many checks have a verdict.
+// Count returns the number of checks with a verdict.
 func (r *Report) Count(verdict Verdict) (count int) {
 	for _, result := range r.Results {
 		if result.Verdict() == verdict {
@@ -85,29 +85,29 @@ func (r *Report) Count(verdict Verdict) (count int) {
 	return count
 }
 
-// Test is a test with the flags of the command.
+// Test contains the flags of the command, and runs the test.
 type Test struct {
 	Client    *fleet.Client
 	Fleet     *fleet.Fleet
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
-	Namespace string                                                             // that exists; empty: one for each mode
-	Nodes     []string                                                           // to test, or all; empty: one of each kind, and two at least
-	Image     string                                                             // empty: that of the agents
+	Namespace string                                                             // an existing namespace; if empty, each mode creates one
+	Nodes     []string                                                           // nodes to test, or all; if empty, one of each kind, and at least two
+	Image     string                                                             // if empty, the agents' image
 	Modes     []Mode
-	Timeout   time.Duration // of one pod's start
+	Timeout   time.Duration // for the start of one pod
 	Poll      time.Duration // between two reads of one object
 	Progress  func(format string, args ...any)
 }
 
-// cleanupTimeout limits the removal of what a mode created.
+// cleanupTimeout limits the removal of the objects that a mode created.
 const cleanupTimeout = 2 * time.Minute
 
-// longest is how long one mode may take: it waits for the server, and then for the client.
+// longest is the longest duration of one mode, which waits for the server and then for the client.
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
-// Run tests each mode between pairs of nodes. It removes what it created also when it fails
-// and when ctx ends. Errors: the test could not run.
+// Run tests each mode between pairs of nodes. It removes the objects that it created, even if it fails
+// or ctx ends. It returns an error if the test could not run.
 func (t *Test) Run(ctx context.Context) (*Report, error) {
 	nodes, err := choose(t.Fleet, t.Nodes)
 	if err != nil {
@@ -121,7 +121,7 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := cmp.Or(t.Image, installer.Image) // the nodes have it: no pull Secret is needed in another namespace
+	image := cmp.Or(t.Image, installer.Image) // the nodes have this image, so another namespace needs no pull Secret
 	report := &Report{Image: image, Notes: notesOn(nodes)}
 	for _, node := range nodes {
 		report.Nodes = append(report.Nodes, node.Name)

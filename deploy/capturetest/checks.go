@@ -12,18 +12,18 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// check is one connection from client to server, and the proxies that it must pass.
+// check is one connection from client to server, with the proxies that it must pass.
 type check struct {
 	family, name string
 	to           netip.AddrPort
-	backend      netip.AddrPort // of the server's pod: to, unless that is a Service's
+	backend      netip.AddrPort // address of the server's pod, which differs from to for a Service
 	outbound     bool           // passes the client's proxy
 	inbound      bool           // passes the server's proxy
-	skip         string         // why it is not tried
+	skip         string         // why the check is not tried
 }
 
-// newChecks returns the checks for the server's addresses and those of its Service. It skips
-// those that the configuration exempts from capture for all pods.
+// newChecks returns the checks for the addresses of the server and its Service. It skips checks that
+// the configuration exempts from capture for all pods.
 func newChecks(server, service map[string]netip.Addr, p ports, settings config.Settings) (checks []check) {
 	add := func(c check) {
 		excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }
@@ -60,8 +60,8 @@ func newChecks(server, service map[string]netip.Addr, p ports, settings config.S
 	return checks
 }
 
-// verify compares what a connection met with what it must meet. The subject of a problem is the
-// pod whose capture failed, or empty.
+// verify compares the path of a connection with the path that the check requires. A problem's subject
+// is the pod whose capture failed, or empty.
 func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	wrong := func(pod, format string, args ...any) report.Finding {
 		return report.Finding{Code: report.TestMisrouted, Severity: report.Problem, Subject: pod, Reason: fmt.Sprintf(format, args...)}
@@ -87,7 +87,7 @@ func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 		return wrong(report.TestClient, "the connection bypassed the client's proxy: %s", met)
 	case !c.outbound && passedOut:
 		return wrong(report.TestClient, "the connection to an excluded port was captured at the client: %s", met)
-	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket has chosen the backend before
+	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket chose the backend before
 		return wrong(report.TestClient, "the client's proxy saw the original destination %s, not %s", out.Original, c.to)
 	case !answered && len(lines) == 0:
 		return unanswered("neither a proxy nor the application answered")
@@ -105,12 +105,12 @@ func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	return report.Finding{Severity: report.OK}
 }
 
-// skipped returns why a check was not tried.
+// skipped returns the finding of a check that was not tried.
 func skipped(reason, next string) report.Finding {
 	return report.Finding{Code: report.TestSkipped, Severity: report.NotKnown, Reason: reason, Next: next}
 }
 
-// path returns what a connection met, in words.
+// path describes the programs that a connection passed.
 func path(lines []report.TestLine) string {
 	var names []string
 	for _, line := range lines {

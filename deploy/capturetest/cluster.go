@@ -23,7 +23,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// object is what a test creates: a namespace, a Service or a pod.
+// object is a namespace, a Service or a pod, which a test creates.
 type object interface {
 	runtime.Object
 	metav1.Object
@@ -39,12 +39,12 @@ func kindOf(o object) string {
 	return "pod"
 }
 
-// requestTimeout limits one creation, which Ctrl-C does not interrupt: what it creates
-// must be known when it is removed.
+// requestTimeout limits one creation. Ctrl-C does not interrupt a creation, because the test must know
+// the object to remove it.
 const requestTimeout = 10 * time.Second
 
-// create creates an object, and returns it as it was admitted. It is removed at the end of
-// the mode, alone or with the mode's namespace.
+// create creates an object, and returns it as the API server admitted it. The object is removed at the
+// end of the mode, alone or with the mode's namespace.
 func create[T object](ctx context.Context, r *run, o T) (T, error) {
 	created := o.DeepCopyObject().(T)
 	if ctx.Err() != nil {
@@ -62,7 +62,8 @@ func create[T object](ctx context.Context, r *run, o T) (T, error) {
 	return created, nil
 }
 
-// remove deletes objects of one kind of place, and waits until they are gone.
+// remove deletes objects that are all in one namespace, or all without one, and waits until they do not
+// exist any more.
 func (t *Test) remove(ctx context.Context, objects ...object) error {
 	var errs []error
 	for _, o := range objects {
@@ -81,13 +82,13 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		name, err, report.Command("kubectl", "delete", "namespace", name))
 }
 
-// removeOne deletes an object, and tries again after any error except a refusal.
+// removeOne deletes an object. It tries again after every error except a refusal.
 func (t *Test) removeOne(ctx context.Context, o object) error {
 	for deleted := false; ; {
 		var err error
 		if !deleted {
 			err = t.Client.Request("DELETE", o, o.GetNamespace()).Name(o.GetName()).Do(ctx).Error()
-			deleted = err == nil || apierrors.IsConflict(err) // a namespace that is being removed
+			deleted = err == nil || apierrors.IsConflict(err) // a namespace that is being deleted
 		}
 		if deleted {
 			err = t.Client.Get(ctx, o.GetNamespace(), o.GetName(), o.DeepCopyObject())
@@ -104,7 +105,7 @@ func (t *Test) removeOne(ctx context.Context, o object) error {
 	}
 }
 
-// sleep waits between two reads of an object. Error: ctx has ended.
+// sleep waits between two reads of an object. It returns an error if ctx has ended.
 func (t *Test) sleep(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -114,8 +115,8 @@ func (t *Test) sleep(ctx context.Context) error {
 	}
 }
 
-// installer returns the agent's container of one of the nodes, or of any other one, or where
-// no agent runs the one that the DaemonSet would make.
+// installer returns the container of an agent on one of the nodes, or else on any node. If no agent
+// runs, it returns the container in a DaemonSet.
 func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Container, error) {
 	for _, node := range append(nodes, t.Fleet.Nodes...) {
 		if node.Agent == "" {
@@ -149,11 +150,11 @@ func installerOf(pod corev1.PodSpec) (corev1.Container, error) {
 func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	var keys map[string]json.RawMessage
 	err = json.Unmarshal([]byte(fleet.NetConf(installer)), &keys)
-	delete(keys, "backend") // the node's own may be chosen by its kernel
+	delete(keys, "backend") // the node's kernel may decide about the backend
 	given, _ := json.Marshal(keys)
 	input, readErr := config.Read(given)
 	if err = cmp.Or(err, readErr); err == nil {
-		settings, _, err = input.NetConf() // the agents report unknown keys
+		settings, _, err = input.NetConf() // the agents already report unknown keys
 	}
 	if err == nil && !slices.Contains(settings.Capture.Meshes, form.name) {
 		err = fmt.Errorf("netconf.meshes has no %s, and the pods of this test are of its form", form.name)
@@ -164,12 +165,12 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	return settings, nil
 }
 
-// permissionHint names the role for what this package creates.
+// permissionHint names the role that permits the creation of the test's objects.
 const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
 
-// isRefused reports whether the API server refused a request: for a permission, a quota, or
-// a rule of admission. After other errors, such as a timeout of its store, what was
-// requested may have happened.
+// isRefused reports whether the API server refused a request for lack of a permission, for a quota, or
+// by a rule of admission. After other errors, such as a timeout of its store, the request may have
+// succeeded.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) {

@@ -4,21 +4,21 @@ package capturetest
 
 import "github.com/capture-cni/capture-cni/config"
 
-// mesh is the form that a mesh's injector gives to pods. The rules of all meshes pass through the
-// same backends, so one form is enough for the test.
+// mesh describes the pods that a mesh's injector creates. One mesh is enough for the test, because the
+// rules of all meshes use the same backends.
 type mesh struct {
 	name         config.MeshName
-	notInjected  [2]string // label of a namespace in which the injector changes no pods
+	notInjected  [2]string // label of a namespace whose pods the injector does not change
 	mark, marked string    // annotation that puts a pod into the mesh, and its value
-	mode         string    // annotation whose values are a Mode
-	notInbound   string    // annotations of ports that are not captured
+	mode         string    // annotation whose values are Modes
+	notInbound   string    // annotation with the ports that are not captured
 	notOutbound  string
-	proxy        string    // name of the container
-	dualStack    [2]string // variable of the proxy, which expects both families of addresses
-	network      string    // that Multus adds to pods
+	proxy        string    // name of the proxy's container
+	dualStack    [2]string // variable with which the proxy expects addresses of both families
+	network      string    // network that Multus adds to pods
 }
 
-// form is that of the test's pods.
+// form describes the test's pods.
 var form = mesh{
 	name:        config.Istio,
 	notInjected: [2]string{"istio-injection", "disabled"},

@@ -18,10 +18,10 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// Labels and annotation of what a test creates.
+// Labels and the annotation of the objects that a test creates.
 const (
 	selector        = "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=test"
-	untilAnnotation = "test.capture-cni.io/until" // when the test has ended, whatever happened
+	untilAnnotation = "test.capture-cni.io/until" // time when the test has certainly ended
 )
 
 func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
@@ -33,15 +33,15 @@ func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
 	}
 }
 
-// nameForm is that of what a test creates. Labels alone are no proof: any namespace can
-// have them.
+// nameForm is the form of the names that a test chooses. A label does not prove that a test created a
+// namespace, because any namespace can have the label.
 var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 
-// newID returns what distinguishes the names of one test.
+// newID returns the part of the names that identifies a test.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// newNamespace returns the namespace for a mode. No injector changes its pods, and
-// Pod Security enforces as much as the mode allows: the proxy of TPROXY needs NET_ADMIN.
+// newNamespace returns the namespace for a mode. No injector changes its pods. Pod Security is as
+// strict as the mode allows, because the proxy of TPROXY needs NET_ADMIN.
 func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: testMeta("", name, until)}
 	namespace.Labels[form.notInjected[0]] = form.notInjected[1]
@@ -52,14 +52,14 @@ func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	return namespace
 }
 
-// removeLeftovers removes what tests left that were killed. It returns notes on what it
-// removed, and on what may belong to a test that runs.
+// removeLeftovers removes the objects of tests that were killed. It returns notes about the removed
+// objects, and about objects that may belong to a running test.
 func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	found, err := t.leftovers(ctx)
 	if err != nil {
-		return []string{"what an earlier test may have left is not known: " + err.Error()}
+		return []string{"looking for objects of earlier tests failed: " + err.Error()}
 	}
 	for _, left := range found {
 		what := kindOf(left) + " " + strings.TrimPrefix(left.GetNamespace()+"/"+left.GetName(), "/")
@@ -83,7 +83,7 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	return notes
 }
 
-// leftovers returns what has the labels of a test.
+// leftovers returns the objects with the labels of a test.
 func (t *Test) leftovers(ctx context.Context) (found []object, err error) {
 	lists := []runtime.Object{&corev1.NamespaceList{}}
 	if t.Namespace != "" {

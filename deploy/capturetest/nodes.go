@@ -12,11 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// allNodes stands for all nodes with an agent.
+// allNodes is the value of --nodes that means all nodes with an agent.
 const allNodes = "all"
 
-// choose returns the nodes to test: those that are named, in whatever state they are, else
-// nodes with an agent. It does not choose while agents are not ready.
+// choose returns the nodes to test. It returns the named nodes in any state. Without names it chooses
+// among the nodes with an agent, and returns an error while agents are not ready.
 func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	if len(names) > 0 && !slices.Equal(names, []string{allNodes}) {
 		for _, name := range names {
@@ -46,7 +46,8 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	return oneOfEachKind(nodes), nil
 }
 
-// oneOfEachKind returns the first node of each kind, and two nodes at least, if there are two.
+// oneOfEachKind returns the first node of each kind. If the cluster has two nodes, it returns at least
+// two.
 func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	kinds := map[string]bool{}
 	for _, node := range nodes {
@@ -61,10 +62,10 @@ func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	return chosen
 }
 
-// maxReasons is how many reasons an error has.
+// maxReasons limits the reasons in an error.
 const maxReasons = 3
 
-// notReady returns why agents are not ready.
+// notReady returns an error with the reasons why agents are not ready.
 func notReady(f *fleet.Fleet) error {
 	var reasons []string
 	for _, set := range f.DaemonSets {
@@ -88,7 +89,7 @@ func notReady(f *fleet.Fleet) error {
 		strings.Join(reasons, "; "), more)
 }
 
-// notesOn returns what is known of nodes that need attention.
+// notesOn returns notes about nodes that need attention.
 func notesOn(nodes []fleet.Node) (notes []string) {
 	for _, node := range nodes {
 		if !node.State.Good() {

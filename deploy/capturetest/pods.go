@@ -18,11 +18,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ports are those of the server's application.
+// ports are the ports of the server's application.
 type ports struct {
 	captured       uint16 // by both proxies
-	directOutbound uint16 // that the client's annotations exclude from capture
-	directInbound  uint16 // that the server's annotations exclude from capture
+	directOutbound uint16 // excluded from capture by the client's annotations
+	directInbound  uint16 // excluded from capture by the server's annotations
 }
 
 // choosePorts returns ports that the configuration does not exclude for all pods.
@@ -63,13 +63,13 @@ func (r *run) client(checks []check) *corev1.Pod {
 	return pod
 }
 
-// pod returns a pod in the mesh. Its application runs as another user than its proxy, and
-// in a group that is captured.
+// pod returns a pod in the mesh. The application runs as another user than the proxy, and in a group
+// that is captured.
 func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	mesh := r.settings.Capture.Mesh
 	pod := &corev1.Pod{ObjectMeta: testMeta(r.namespace, r.name(name), r.until)}
 	pod.Labels[podLabel] = r.name(name)
-	pod.Annotations[form.mark] = form.marked // no injector has to run
+	pod.Annotations[form.mark] = form.marked // so that no injector has to run
 	pod.Annotations[form.mode] = string(r.mode)
 	if slices.ContainsFunc(r.nodes, func(n fleet.Node) bool { return n.Mode == report.Multus }) {
 		pod.Annotations["k8s.v1.cni.cncf.io/networks"] = form.network
@@ -97,8 +97,8 @@ const (
 	applicationID = 65532
 )
 
-// proxy returns the stand-in for the sidecar. Under TPROXY it is root with NET_ADMIN, as
-// injectors make it; the rules recognize it by its group.
+// proxy returns the container that replaces the sidecar. Under TPROXY it is root with NET_ADMIN, as
+// injectors configure it, and the rules recognize it by its group.
 func (r *run) proxy(pod string) corev1.Container {
 	mesh := r.settings.Capture.Mesh
 	command := []string{
@@ -148,7 +148,7 @@ func (r *run) service() *corev1.Service {
 
 const servicePort = 80
 
-// name returns the name of an object: in a namespace that exists, one that no other has.
+// name returns the name of an object. In an existing namespace, no other object has this name.
 func (r *run) name(short string) string {
 	if r.Namespace == "" {
 		return short
@@ -156,8 +156,8 @@ func (r *run) name(short string) string {
 	return strings.Join([]string{"capture-cni-test", r.id, strings.ToLower(string(r.mode)), short}, "-")
 }
 
-// changed returns how the pod that was admitted differs from ours where it decides about
-// capture: the injector of a mesh, or a policy, changed it.
+// changed returns the first difference between the admitted pod and ours that decides about capture. A
+// mesh's injector, or a policy, has then changed the pod.
 func changed(ours, admitted *corev1.Pod) string {
 	if admitted.Annotations[form.mark] == form.marked &&
 		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podState is what the containers of a pod do.
+// podState describes the containers of a pod.
 type podState struct {
-	running     bool                             // all of them, and the pod's addresses are known
-	application *corev1.ContainerStateTerminated // how it has ended, nil if it has not
-	ended       string                           // which program has ended, and its last words
-	waiting     string                           // why the runtime can't start a container, once the network is set up
+	running     bool                             // all containers run, and the pod's addresses are known
+	application *corev1.ContainerStateTerminated // how the application ended, or nil
+	ended       string                           // the program that has ended, and its last message
+	waiting     string                           // why the runtime can't start a container of a pod that has its network
 	progress    string                           // what the pod waits for, in a few words
 }
 

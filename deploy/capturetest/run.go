@@ -22,7 +22,7 @@ type run struct {
 	*Test
 	mode     Mode
 	id       string
-	step     string // n of m, and the mode
+	step     string // the mode's number and name
 	until    time.Time
 	nodes    []fleet.Node // of client and server
 	image    string
@@ -30,23 +30,23 @@ type run struct {
 	report   *Report
 
 	ports     ports
-	namespace string   // of the pods
-	created   []object // that may exist, to remove
+	namespace string   // namespace of the pods
+	created   []object // objects that may exist and must be removed
 }
 
-// obstacle is why a mode has one result for all its checks.
+// obstacle is the finding because of which all checks of a mode have the same result.
 type obstacle report.Finding
 
 func (o obstacle) Error() string { return o.Reason }
 
-// failed returns the obstacle of a pod that fails.
+// failed returns the obstacle for a pod that failed.
 func failed(code report.Code, reason, next string) error {
 	return obstacle{Code: code, Severity: report.Problem, Reason: reason, Next: next}
 }
 
 const nextImage = "if the agents are older than this plugin: --image"
 
-// do adds the mode's results to the report, and removes what it created.
+// do adds the mode's results to the report, and removes the objects that it created.
 func (r *run) do(ctx context.Context) (err error) {
 	r.ports = choosePorts(r.settings.Capture.Mesh)
 	r.namespace = cmp.Or(r.Namespace, "capture-cni-test-"+r.id+"-"+strings.ToLower(string(r.mode)))
@@ -77,7 +77,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	return r.remove(ctx, r.created...)
 }
 
-// connect starts the pods, and returns what the client observed.
+// connect starts the pods, and returns the client's observations.
 func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, error) {
 	if r.Namespace == "" {
 		r.Progress("%s: creating namespace %s", r.step, r.namespace)
@@ -117,7 +117,7 @@ func (r *run) refusal(err error) error {
 	return obstacle(skipped(err.Error(), next))
 }
 
-// start creates a pod, and waits until it has started or, for a client, has ended.
+// start creates a pod, and waits until done returns true.
 func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
 	r.Progress("%s: starting pod %s on node %s", r.step, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -159,7 +159,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 	}
 }
 
-// createPod creates a pod, in a new namespace once that has its service account.
+// createPod creates a pod. In a new namespace, it first waits for the service account.
 func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	for {
 		created, err := create(ctx, r, pod)
@@ -169,7 +169,7 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 	}
 }
 
-// notStarted returns why a pod did not start in time.
+// notStarted returns an error that says why a pod did not start in time.
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := stateOf(pod).waiting; waiting != "" {
@@ -183,7 +183,7 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	return failed(e.Finding.Code, late+e.Finding.Reason, e.Finding.Next)
 }
 
-// packArchive packs one report for the failures of all modes, while the pods are there.
+// packArchive packs one archive for the failures of all modes, while the pods exist.
 func (r *run) packArchive(ctx context.Context) {
 	if r.report.Archive != "" || r.report.Count(Failed) == 0 || ctx.Err() != nil {
 		return

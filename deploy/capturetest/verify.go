@@ -34,7 +34,7 @@ func (r *run) verify(ctx context.Context, checks []check, observations []report.
 	}
 }
 
-// explain returns what the agents say of a pod whose capture failed.
+// explain returns the agents' explanation of a pod whose capture failed.
 func (r *run) explain(ctx context.Context, pod string) *fleet.Explanation {
 	e, err := r.Explain(ctx, r.namespace, r.name(pod))
 	if err != nil {
