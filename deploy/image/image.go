@@ -21,8 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// image returns that of one platform: a layer with the programs and the licences of
-// all that they consist of, and the first of them as the entrypoint.
+// image returns the image for one platform. Its layer contains the programs, and the licences of all
+// code in them. The first program is the entrypoint.
 func image(ctx context.Context, version string, platform *v1.Platform, programs []program) (v1.Image, error) {
 	sources := map[string]string{}
 	for _, p := range programs {
@@ -63,11 +63,11 @@ func image(ctx context.Context, version string, platform *v1.Platform, programs 
 	return mutate.ConfigFile(image, config)
 }
 
-// labels returns those of https://specs.opencontainers.org/image-spec/annotations/
-// that a program's build information has.
+// labels returns the labels of https://specs.opencontainers.org/image-spec/annotations/ that follow
+// from a program's build information.
 func labels(info *debug.BuildInfo) map[string]string {
 	const prefix = "org.opencontainers.image."
-	version, _, _ := strings.Cut(config.Version(info), " (") // the commit has a label of its own
+	version, _, _ := strings.Cut(config.Version(info), " (") // the commit has its own label
 	all := map[string]string{prefix + "version": version, prefix + "source": "https://" + info.Main.Path, prefix + "licenses": "Apache-2.0"}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {

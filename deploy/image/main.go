@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds a container image of Go programs without Docker. It writes an
-// OCI tarball that runtimes and registries import. The same sources give the same
-// digest.
+// Command image builds a container image of Go programs without Docker. It writes an OCI tarball that
+// runtimes and registries can import. Equal sources have equal digests.
 package main
 
 import (
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-// program is the path of a Go program in the image, and its package.
+// program is a Go program's path in the image, and its package.
 type program struct{ path, source string }
 
 func parse(args []string) ([]program, error) {

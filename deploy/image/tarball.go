@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// Annotations with the name that a runtime gives to an imported image: containerd's
-// own, and OCI's for other runtimes.
+// Annotations with the name under which a runtime imports the image: containerd's own, and OCI's for
+// other runtimes.
 const (
 	annotationContainerd = "io.containerd.image.name"
 	annotationOCI        = "org.opencontainers.image.ref.name"
@@ -52,7 +52,7 @@ func writeTarball(out, name string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
+	defer func() { _ = os.Remove(file.Name()) }() // after the rename, there is no such file
 	_, err = file.Write(content)
 	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
 		return err
