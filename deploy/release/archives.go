@@ -11,12 +11,12 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// archive is the programs of one platform in one file.
+// archive describes a file with the programs for one platform.
 type archive struct {
 	name                 string
 	system, architecture string
-	sources              []string // packages of the programs, from the project's root
-	scripts              []string // as they are
+	sources              []string // packages of the programs, below the project's root
+	scripts              []string // files to add unchanged
 }
 
 var (
@@ -35,7 +35,7 @@ var archives = []archive{
 	{"kubectl-capture_cni", "windows", "amd64", atDesks, nil},
 }
 
-// programs returns the package of each program, by its file's name.
+// programs maps the programs' file names to their packages.
 func (a archive) programs() map[string]string {
 	suffix := ""
 	if a.system == "windows" {
@@ -48,7 +48,7 @@ func (a archive) programs() map[string]string {
 	return sources
 }
 
-// build returns what the archive contains.
+// build returns the archive's files.
 func (a archive) build(ctx context.Context, version string) (build.Files, error) {
 	files, err := build.Programs(ctx, version, a.system, a.architecture, a.programs())
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// sumsFile has the form that `sha256sum --check` reads.
+// sumsFile is a file in the format that `sha256sum --check` reads.
 const sumsFile = "SHA256SUMS"
 
-// checksums returns those of all files in a directory.
+// checksums returns the checksums of all files in a directory.
 func checksums(directory string) ([]byte, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// sbom lists the programs of a release, and the modules that each of them consists of.
+// sbom lists the programs of a release, and the modules in each of them.
 type sbom struct {
 	components   []cyclonedx.Component
 	dependencies []cyclonedx.Dependency
@@ -44,8 +44,8 @@ func (s *sbom) add(a archive, version string, files build.Files) error {
 	return nil
 }
 
-// module returns a module's package URL, which databases of vulnerabilities know. It adds
-// the module once.
+// module adds a module if it is new, and returns its package URL, by which databases of vulnerabilities
+// identify modules.
 func (s *sbom) module(name, version string) string {
 	url := "pkg:golang/" + name + "@" + version
 	if !slices.ContainsFunc(s.components, func(c cyclonedx.Component) bool { return c.BOMRef == url }) {
@@ -60,7 +60,7 @@ func (s *sbom) module(name, version string) string {
 	return url
 }
 
-// encode returns CycloneDX's JSON, without a time or a random number.
+// encode returns the list as JSON of CycloneDX, without a time or a random number.
 func (s *sbom) encode(version string) ([]byte, error) {
 	document := cyclonedx.NewBOM()
 	document.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
