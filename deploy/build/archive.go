@@ -17,7 +17,7 @@ import (
 	"slices"
 )
 
-// Files are the files of an archive, by their paths from its root.
+// Files maps paths in an archive to files.
 type Files map[string]File
 
 // File is a file of an archive.
@@ -26,7 +26,7 @@ type File struct {
 	Content []byte
 }
 
-// Directory returns the files of a directory, below another one of an archive.
+// Directory returns the files of a directory, with their paths in an archive below another directory.
 func Directory(directory, below string) (Files, error) {
 	files := Files{}
 	tree := os.DirFS(directory)
@@ -41,7 +41,7 @@ func Directory(directory, below string) (Files, error) {
 	return files, err
 }
 
-// add adds the files to an archive, in the order of their names.
+// add adds the files to an archive, sorted by name.
 func (f Files) add(begin func(name string, file File) (io.Writer, error)) error {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		w, err := begin(name, f[name])
@@ -55,8 +55,8 @@ func (f Files) add(begin func(name string, file File) (io.Writer, error)) error 
 	return nil
 }
 
-// withDirectories returns the files and their directories, whose names end in a slash.
-// Without them a runtime chooses the modes.
+// withDirectories returns the files and their directories, whose names end with a slash. If an archive
+// has no entries for directories, the runtime chooses their modes.
 func (f Files) withDirectories() Files {
 	all := maps.Clone(f)
 	for name := range f {
@@ -67,8 +67,7 @@ func (f Files) withDirectories() Files {
 	return all
 }
 
-// Tar returns a tar archive. It has neither times nor owners, so that it depends on the
-// files alone.
+// Tar returns a tar archive without times and owners, so that it depends only on the files.
 func (f Files) Tar() ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -96,7 +95,7 @@ func (f Files) TarGzip() ([]byte, error) {
 	return archive.Bytes(), nil
 }
 
-// Zip returns a zip archive, as users of Windows expect.
+// Zip returns a zip archive, which users of Windows expect.
 func (f Files) Zip() ([]byte, error) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)

@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// licence matches the names of files with a licence or a notice.
+// licence matches the names of files that contain a licence or a notice.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-][a-z0-9.-]+)?$`)
 
-// allLicences returns the licence texts and notices of what programs are built from:
-// this project, Go, and each module, by names such as "golang.org/x/sys/LICENSE".
-// A module without a licence is an error.
+// allLicences returns the licence texts and notices of the code in programs, from this project, Go and
+// each module. Their names are such as "golang.org/x/sys/LICENSE". If a module has no licence,
+// allLicences returns an error.
 func allLicences(ctx context.Context, environment, packages []string) (map[string][]byte, error) {
 	const form = `{{with .Module}}{{.Path}} {{.Dir}}{{end}}{{if eq .ImportPath "runtime"}}go {{.Root}}{{end}}`
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-f", form}, packages)...)
@@ -51,8 +51,8 @@ func allLicences(ctx context.Context, environment, packages []string) (map[strin
 	return texts, nil
 }
 
-// licences reads the files with licences in a module's directory and, in those from
-// the module cache, the ones of code that a module took from elsewhere.
+// licences reads the licence files in a module's directory. In a directory of the module cache, it also
+// reads those of code that the module copied from other projects.
 func licences(module fs.FS, cached bool) (map[string][]byte, error) {
 	texts := map[string][]byte{}
 	err := fs.WalkDir(module, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes the programs of images and releases. The same sources give
-// the same bytes.
+// Package build builds the programs of images and releases. Equal sources produce equal bytes.
 package build
 
 import (
@@ -16,12 +15,12 @@ import (
 	"strconv"
 )
 
-// Licenses is the directory of the licence texts in an archive, as container tools expect it.
+// Licenses is the directory of the licence texts in an archive, which container tools expect.
 const Licenses = "licenses"
 
-// Programs builds Go programs of a version for an operating system and an architecture, from
-// their sources and their commit. sources are their packages by their paths in an archive. It
-// adds the licences of all that they consist of.
+// Programs builds Go programs for an operating system and an architecture, from their sources and their
+// commit. sources maps paths in an archive to packages. Programs adds the licences of all code in the
+// programs.
 func Programs(ctx context.Context, version, system, architecture string, sources map[string]string) (Files, error) {
 	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=v"+version, "GOOS="+system, "GOARCH="+architecture)
 	files := Files{}
@@ -49,7 +48,7 @@ func program(ctx context.Context, environment []string, source string) ([]byte, 
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "program")
-	checkout := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil // Go refuses -buildvcs=true anywhere else
+	checkout := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "HEAD").Run() == nil // outside a checkout, Go refuses -buildvcs=true
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath",
 		"-buildvcs="+strconv.FormatBool(checkout), "-ldflags", "-s -w -buildid=", "-o", out, source)
 	command.Env, command.Stderr = environment, os.Stderr
