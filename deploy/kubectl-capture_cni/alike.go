@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// finding is what makes two nodes, or two pods, alike: an operator treats them in the same way.
+// finding identifies nodes, or pods, that an operator would treat in the same way.
 type finding struct{ state, mesh, cause string }
 
 func findingOfNode(n fleet.Node) finding {
@@ -23,8 +23,8 @@ func findingOfPod(p fleet.Pod) finding {
 	return finding{string(p.State), string(p.Mesh), causeClass(causeOf(p), p.Namespace+"/"+p.Name, p.Name)}
 }
 
-// causeOf returns the cause that a pod's row shows. Except of exempt pods and those that do not
-// start, the state is the cause.
+// causeOf returns the cause that a pod's row shows. It is the state, except for exempt pods and pods
+// that do not start.
 func causeOf(p fleet.Pod) string {
 	if p.State == report.NotStarted {
 		return cmp.Or(strings.ReplaceAll(p.Failure, "\n", "; "), "unknown")
@@ -32,8 +32,8 @@ func causeOf(p fleet.Pod) string {
 	return string(p.Cause)
 }
 
-// varying matches what differs between two reports of one fault: times, durations, UIDs and
-// other ids, addresses, and the pods that a report names as an example.
+// varying matches the parts of a cause that differ between two reports of the same fault: times,
+// durations, UIDs and other ids, addresses, and pods that a report names as an example.
 var varying = regexp.MustCompile(strings.Join([]string{
 	`\b\d{4}-\d\d-\d\d[T ][0-9:.]+(Z|[-+]\d\d:\d\d)?`,
 	`\b(\d+(\.\d+)?(ns|µs|ms|h|m|s))+\b`,
@@ -44,9 +44,9 @@ var varying = regexp.MustCompile(strings.Join([]string{
 	`\b[Pp]od "?[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*`,
 }, "|"))
 
-// causeClass returns a cause without its subject's own names and without what varies.
+// causeClass returns a cause without its subject's names and without varying parts.
 func causeClass(cause string, names ...string) string {
-	cause = printable(cause) // a regular expression is valid UTF-8
+	cause = printable(cause) // makes the text valid UTF-8, which a regular expression needs
 	for _, name := range names {
 		if name = printable(name); name != "" {
 			cause = regexp.MustCompile(`(^|[^-a-z0-9.])`+regexp.QuoteMeta(name)+`($|[^-a-z0-9])`).ReplaceAllString(cause, "$1*$2")
@@ -55,7 +55,7 @@ func causeClass(cause string, names ...string) string {
 	return varying.ReplaceAllString(cause, "*")
 }
 
-// group holds what has one finding. It is never empty.
+// group contains the elements with the same finding. It is never empty.
 type group[T any] []T
 
 func (g group[T]) more() string {
@@ -65,10 +65,11 @@ func (g group[T]) more() string {
 	return fmt.Sprintf(" and %d more", len(g)-1)
 }
 
-// maxAlike is how many with one finding have a row of their own.
+// maxAlike is the largest number of elements with the same finding that have rows of their own.
 const maxAlike = 3
 
-// groups joins what has one finding, if it is many. A group takes the place of its first.
+// groups joins elements with the same finding if there are many. A group takes the place of its first
+// element.
 func groups[T any, K comparable](all []T, of func(T) K) (joined []group[T]) {
 	count, place := map[K]int{}, map[K]int{}
 	for _, one := range all {

@@ -14,10 +14,10 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// completionTimeout limits a request while a person waits at the prompt.
+// completionTimeout limits a request, because a person waits at the prompt.
 const completionTimeout = 3 * time.Second
 
-// complete adds completions from the cluster: kubectl asks for them by the program
+// complete adds completions from the cluster. kubectl requests them from the program
 // kubectl_complete-capture_cni.
 func (o *options) complete(root *cobra.Command) {
 	everywhere := func([]string) (string, bool) { return metav1.NamespaceAll, true }
@@ -27,7 +27,7 @@ func (o *options) complete(root *cobra.Command) {
 		namespace, _, err := o.config().Namespace()
 		return namespace, err == nil && len(args) == 0
 	})
-	_ = root.RegisterFlagCompletionFunc("namespace", namespaces) // these fail for a flag that does not exist
+	_ = root.RegisterFlagCompletionFunc("namespace", namespaces) // fails only for a flag that does not exist
 	_ = root.RegisterFlagCompletionFunc("agent-namespace", namespaces)
 	for _, command := range root.Commands() {
 		command.ValidArgsFunction = cobra.NoFileCompletions
@@ -40,7 +40,8 @@ func (o *options) complete(root *cobra.Command) {
 	}
 }
 
-// suggest returns the names of the objects of a list in a namespace, none if in says so.
+// suggest returns the names of a list's objects in a namespace. If in returns false, suggest returns no
+// names.
 func (o *options) suggest(list runtime.Object, in func(args []string) (namespace string, ok bool)) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		namespace, ok := in(args)

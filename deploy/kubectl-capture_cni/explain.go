@@ -42,7 +42,7 @@ the Lease of its node.`,
 	}
 }
 
-// explainer returns an Explainer that asks the cluster and its agents about a pod.
+// explainer returns an Explainer that sends requests to the cluster and its agents.
 func (o *options) explainer(client *fleet.Client) fleet.Explainer {
 	return fleet.Explainer{Client: client, Exec: client.Exec, Namespace: o.agentNamespace, Version: config.OwnVersion()}
 }
@@ -66,19 +66,20 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	writeCodesPage(out, e.Finding.Code != "")
 }
 
-// withoutCause replaces a cause, or what follows its first words, in other texts.
+// withoutCause returns a Replacer that replaces a cause, or the text after its first words, in other
+// texts.
 func withoutCause(cause string) *strings.Replacer {
 	if _, said, found := strings.Cut(cause, ": "); found {
 		cause = said
 	}
-	if len(cause) < 20 { // it could be a part of anything
+	if len(cause) < 20 { // such a short text could be part of any other text
 		return strings.NewReplacer()
 	}
 	const already = "(the cause above)"
 	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+report.Indent), already)
 }
 
-// writeEvidence writes what an explanation follows from, by source, without the cause.
+// writeEvidence writes the facts from which an explanation follows, by source, without the cause.
 func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	if reflect.ValueOf(e).IsZero() {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// junit is the form of the test's output that CI systems read.
+// junit is the output format that CI systems read.
 const junit = "junit"
 
 // junitSuite is a test in JUnit's XML.
@@ -27,7 +27,7 @@ type junitSuite struct {
 	Notes   string      `xml:"system-out,omitempty"`
 }
 
-// junitCase is one check. One that passed has neither a failure nor a reason to skip.
+// junitCase is one check. A successful check has neither a failure nor a reason to skip.
 type junitCase struct {
 	Class   string       `xml:"classname,attr"`
 	Name    string       `xml:"name,attr"`
@@ -35,14 +35,15 @@ type junitCase struct {
 	Skipped *junitReason `xml:"skipped"`
 }
 
-// junitReason is why a check failed or was skipped, its code, and the next step.
+// junitReason says why a check failed or was skipped, with its code and the next step.
 type junitReason struct {
 	Message string      `xml:"message,attr"`
 	Code    report.Code `xml:"type,attr"`
 	Next    string      `xml:",chardata"`
 }
 
-// writeJUnit writes one test case for each check, or for all checks of a mode that has one result.
+// writeJUnit writes a test case for each check. If a mode has a single result for all checks, it has
+// one test case.
 func writeJUnit(out io.Writer, r *capturetest.Report) {
 	suite := junitSuite{
 		Name: "capture-cni", Tests: len(r.Results), Failed: r.Count(capturetest.Failed), Skipped: r.Count(capturetest.Skipped),

@@ -13,7 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// selection is which pods are listed; none chosen: all that are not captured as desired.
+// selection says which pods to list. If no field is set, the command lists all pods that are not
+// captured as desired.
 type selection struct{ uncaptured, exempt, outdated, istioInit bool }
 
 func listCommand(o *options) *cobra.Command {
@@ -51,7 +52,7 @@ It reads the same as status, and nothing on the nodes.`,
 	return command
 }
 
-// of returns the pods of a selection, in a namespace or, with "", in all.
+// of returns the selected pods in a namespace, or in all namespaces if namespace is "".
 func (s selection) of(pods []fleet.Pod, namespace string) []fleet.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p fleet.Pod) bool {
 		return !s.has(p) || namespace != "" && p.Namespace != namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-capture_cni is a plugin of kubectl: kubectl capture-cni shows the state
-// of all nodes and pods, and explains that of one pod.
+// Command kubectl-capture_cni is a kubectl plugin. kubectl capture-cni shows the state of all nodes and
+// pods, and explains the state of one pod.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a command that cleans up
+	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends a command that is cleaning up
 	status := execute(ctx, os.Args[1:], newScreen(os.Stdout), newScreen(os.Stderr))
 	stop()
 	os.Exit(status)
@@ -35,7 +35,7 @@ func main() {
 
 // execute executes a command, and returns its exit status.
 func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(stderr, nil))) // client-go quotes what it was sent
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(stderr, nil))) // client-go quotes data that it received
 	command := root(stderr)
 	command.SetArgs(args)
 	command.SetOut(stdout)
@@ -51,19 +51,19 @@ func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
 	return int(notKnown)
 }
 
-// status is the exit status of a command that has printed what it found, where that is not 0.
+// status is the exit status, if it is not 0, of a command that has printed its result.
 type status int
 
 const (
 	notGood  status = 1 // something needs attention
-	notKnown status = 2 // the command could not find out
+	notKnown status = 2 // the command could not determine the state
 )
 
 // Error implements error.
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// outcome returns the error that determines the exit status of a command, after the command
-// has printed its findings.
+// outcome returns the error that determines a command's exit status, after the command has printed its
+// findings.
 func outcome(good bool, unknown int) error {
 	switch {
 	case !good:
@@ -74,13 +74,13 @@ func outcome(good bool, unknown int) error {
 	return nil
 }
 
-// options are the flags of all commands.
+// options contains the flags of all commands.
 type options struct {
 	kubeconfig     string
 	overrides      clientcmd.ConfigOverrides
 	agentNamespace string
 	output         string
-	warnings       rest.WarningHandler // for those of the API server
+	warnings       rest.WarningHandler // handles warnings of the API server
 }
 
 func root(warnings io.Writer) *cobra.Command {
@@ -125,7 +125,7 @@ func (o *options) check(command string) error {
 	return fmt.Errorf("--output is %q: expected wide, json, yaml or, of test, junit", o.output)
 }
 
-// run makes a client of the cluster for what a command does.
+// run returns a command's function, which creates a client of the cluster and calls do.
 func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		client, err := o.connect()
@@ -145,7 +145,7 @@ func (o *options) connect() (*fleet.Client, error) {
 	return fleet.NewClient(access)
 }
 
-// config is that of the cluster, as kubectl chooses it.
+// config returns the configuration of the cluster that kubectl would use.
 func (o *options) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig

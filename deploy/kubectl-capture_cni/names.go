@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// kinds are those that own pods, by the names that kubectl has for them.
+// kinds maps kubectl's resource names to the kind Pod and the kinds that own pods.
 var kinds = map[string]string{
 	"po": "Pod", "pod": "Pod", "pods": "Pod",
 	"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "deployment.apps": "Deployment",
@@ -21,8 +21,8 @@ var kinds = map[string]string{
 	"job": "Job", "jobs": "Job", "job.batch": "Job",
 }
 
-// podOf returns the pod that an argument names: POD, pod/POD or KIND/NAME of what owns it,
-// in the namespace of --namespace or of the context, or NAMESPACE/POD.
+// podOf returns the pod that an argument names. The argument is NAMESPACE/POD or, in the namespace of
+// --namespace or of the context, POD, pod/POD, or the KIND/NAME of the pod's owner.
 func (o *options) podOf(ctx context.Context, client *fleet.Client, argument string) (namespace, name string, err error) {
 	namespace, _, err = o.config().Namespace()
 	if err != nil {
@@ -46,7 +46,8 @@ func (o *options) podOf(ctx context.Context, client *fleet.Client, argument stri
 	}
 }
 
-// resolveService returns a packet's destination in which a Service has become its address.
+// resolveService returns a packet's destination. If the destination is a Service, resolveService
+// replaces it with the Service's address.
 func resolveService(ctx context.Context, client *fleet.Client, namespace, to string) (string, error) {
 	kind, rest, _ := strings.Cut(to, "/")
 	if kind != "svc" && kind != "service" {

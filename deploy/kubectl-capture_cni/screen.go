@@ -20,8 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// screen is where a command writes all its output. Text of the cluster can't control a
-// terminal: pods, Leases, Events and errors can hold any bytes.
+// screen writes all output of a command. It prevents that text from the cluster controls the terminal,
+// because pods, Leases, Events and errors can contain any bytes.
 type screen struct {
 	out     io.Writer
 	colours bool
@@ -32,13 +32,13 @@ func newScreen(out io.Writer) *screen {
 	return &screen{out, isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
-// Write implements io.Writer. It replaces what is neither printable nor ends a line.
+// Write implements io.Writer. It replaces characters that are neither printable nor line ends.
 func (s *screen) Write(text []byte) (int, error) {
 	_, err := io.WriteString(s.out, replace(string(text), "\n\t"))
 	return len(text), err
 }
 
-// replace replaces what is neither printable nor allowed.
+// replace replaces characters that are neither printable nor allowed.
 func replace(text, allowed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(allowed, r) {
@@ -48,8 +48,8 @@ func replace(text, allowed string) string {
 	}, text)
 }
 
-// printable returns a text of one line, also if it holds line ends: it can't pass for
-// lines of this program.
+// printable returns a text as one line, so that its line ends can't make it look like lines of this
+// program.
 func printable(text string) string { return replace(text, "") }
 
 // writeLines writes a text of several lines.
@@ -62,16 +62,17 @@ func writeLines(out io.Writer, indent, text string) {
 const (
 	columns = 80 // of a terminal
 
-	// furtherIndent is how much deeper the further lines of a text are: none passes for a line of
+	// furtherIndent indents all lines of a text except the first, so that they can't look like lines of
 	// this program.
 	furtherIndent = "    "
 )
 
-// whole matches what stays in one line: a command, to be copied, or a word.
+// whole matches the parts of a text that wrap does not split: a word, or a command, which the user may
+// copy.
 var whole = regexp.MustCompile(`kubectl [^;]*;?|\S+`)
 
-// wrap returns a text in lines that fit a terminal, each with its line end, if words and commands
-// are short enough. The first line begins with first, the others with further.
+// wrap splits a text into lines that fit a terminal, if its words and commands are short enough. The
+// first line begins with first, and the others with further.
 func wrap(first, further, text string) string {
 	text = printable(strings.TrimSuffix(text, "\n"))
 	if utf8.RuneCountInString(first+text) <= columns {
@@ -87,13 +88,13 @@ func wrap(first, further, text string) string {
 	return lines + line + "\n"
 }
 
-// writeProgress writes a line about what a command does.
+// writeProgress writes a line about a command's progress.
 func writeProgress(out io.Writer, format string, args ...any) {
 	fmt.Fprintln(out, printable(fmt.Sprintf(format, args...)))
 }
 
-// escape returns a JSON document without characters that could control a terminal: JSON
-// allows some in strings. YAML does not know the escapes of JSON for the rarest of them.
+// escape escapes the characters of a document that could control a terminal. JSON permits some of them
+// in strings. For the rarest of them, YAML does not know JSON's escapes.
 func escape(document []byte, form string) (escaped []byte) {
 	for _, r := range string(document) {
 		if unicode.IsPrint(r) || r == '\n' {
@@ -111,7 +112,7 @@ func escape(document []byte, form string) (escaped []byte) {
 	return escaped
 }
 
-// writeState writes a word for a state, coloured on a terminal.
+// writeState writes the word for a state, with a colour on a terminal.
 func writeState(out io.Writer, word string) {
 	s, isScreen := out.(*screen)
 	colour := colourOf(word)
@@ -125,7 +126,8 @@ func writeState(out io.Writer, word string) {
 // Colours of words for states.
 const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
-// colours are those of the words that are no pods' states, or have another colour than these.
+// colours maps words to colours. It contains words that are not states of pods, and states whose colour
+// does not follow from their severity.
 var colours = map[string]string{
 	string(fleet.Ready): green, string(fleet.Removed): green, "passed": green,
 	string(fleet.Waiting): yellow, string(fleet.Unreported): yellow, "skipped": yellow, string(report.InjectedLater): yellow,
@@ -133,7 +135,7 @@ var colours = map[string]string{
 	string(report.OK): green, string(report.Note): yellow, string(report.NotKnown): yellow, string(report.Problem): red,
 }
 
-// colourOf returns the colour of a word for a state, "" for any other text.
+// colourOf returns the colour of the word for a state, or "" for any other text.
 func colourOf(word string) string {
 	return cmp.Or(colours[word], colours[string(report.Code(word).Severity())])
 }

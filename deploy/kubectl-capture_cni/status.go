@@ -44,8 +44,8 @@ by get and list, with --wait also by watch, and nothing on the nodes.`,
 	return command
 }
 
-// waitUntilGood watches the fleet until nothing needs attention, or the time is over, and
-// writes its progress. It returns the last state.
+// waitUntilGood watches the fleet until nothing needs attention or the timeout has passed, and writes
+// its progress. It returns the last state.
 func waitUntilGood(
 	ctx context.Context, client *fleet.Client, namespace string, timeout time.Duration, progress io.Writer,
 ) (last *fleet.Fleet, err error) {

@@ -19,7 +19,7 @@ func stateOf(n fleet.Node) string { return string(n.State) }
 
 func versionOf(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }
 
-// countNodes returns how many nodes have each value.
+// countNodes returns the number of nodes with each value.
 func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	numbers := map[string]int{}
 	for _, node := range f.Nodes {
@@ -28,7 +28,7 @@ func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	return numbers
 }
 
-// counts returns numbers by name, the largest first.
+// counts formats numbers with their names, the largest first.
 func counts[K ~string](numbers map[K]int) string {
 	names := slices.SortedFunc(maps.Keys(numbers), func(a, b K) int {
 		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
@@ -42,7 +42,7 @@ func counts[K ~string](numbers map[K]int) string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-// agents returns how far the DaemonSets are.
+// agents describes the progress of the DaemonSets.
 func agents(f *fleet.Fleet) string {
 	var parts []string
 	for _, set := range f.DaemonSets {
@@ -84,7 +84,7 @@ func writeAllNodes(out io.Writer, all []fleet.Node) {
 	nodes.writeBelow(out)
 }
 
-// writeNodes writes nodes, in one line those that are in one state for one reason.
+// writeNodes writes the nodes. It writes nodes with the same state and reason in one line.
 func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
 	for _, alike := range groups(bad, findingOfNode) {
@@ -95,7 +95,7 @@ func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes.writeBelow(out)
 }
 
-// age returns the time since a moment.
+// age formats the time since a moment.
 func age(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -103,7 +103,7 @@ func age(at time.Time) string {
 	return time.Since(at).Round(time.Second).String() + " ago"
 }
 
-// writeCodesPage says where the codes are explained, if any are printed.
+// writeCodesPage writes the name of the page that explains the codes, if codes were printed.
 func writeCodesPage(out io.Writer, printed bool) {
 	if printed {
 		fmt.Fprintln(out, "\nCodes: "+report.WithURLs(report.CodesPage))

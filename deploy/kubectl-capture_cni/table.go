@@ -15,14 +15,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// table is text in columns, and the next steps of what its rows found.
+// table is text in columns, with the next steps for its rows.
 type table struct {
 	header []string
 	rows   [][]string
 	steps  []step
 }
 
-// step is what to do next, and for whom.
+// step is a next step, and its subject.
 type step struct {
 	text     string
 	subjects group[string]
@@ -30,7 +30,7 @@ type step struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// next adds a step, once: many rows can have one cause.
+// next adds a step, unless the table has it already, because many rows can have the same cause.
 func (t *table) next(subject, text string) {
 	at := slices.IndexFunc(t.steps, func(s step) bool { return s.text == text })
 	switch {
@@ -42,7 +42,7 @@ func (t *table) next(subject, text string) {
 	}
 }
 
-// maxSteps is how many steps are printed: -o json has those of all findings.
+// maxSteps limits the printed steps. The output of -o json contains the steps of all findings.
 const maxSteps = 5
 
 // write writes the columns, each as wide as its widest cell, and then the steps.
@@ -63,7 +63,7 @@ func (t *table) write(out io.Writer) {
 		for last > 0 && row[last] == "" {
 			last--
 		}
-		start, gap := 0, "" // of the last cell, and before it
+		start, gap := 0, "" // column of the last cell, and the gap before it
 		for i, cell := range row[:last] {
 			fmt.Fprint(out, gap)
 			writeState(out, cell)
@@ -79,11 +79,11 @@ func (t *table) write(out io.Writer) {
 	}
 }
 
-// leastColumns is how many columns a text of several lines needs.
+// leastColumns is the smallest width for a text of several lines.
 const leastColumns = 40
 
-// writeLastCell writes the last cell of a row, which begins in a column after a gap. A text that is
-// too long continues in that column, or is below the row if few columns are left. A word stays.
+// writeLastCell writes the last cell of a row, which begins in column start after a gap. A longer text
+// continues in that column or, if too few columns are left, below the row. A single word is not split.
 func writeLastCell(out io.Writer, start int, gap, cell string) {
 	switch {
 	case !strings.Contains(cell, " ") || start+utf8.RuneCountInString(cell) <= columns:
@@ -98,7 +98,7 @@ func writeLastCell(out io.Writer, start int, gap, cell string) {
 	}
 }
 
-// writeBelow writes the table after an empty line, if it has rows.
+// writeBelow writes an empty line and the table, if it has rows.
 func (t *table) writeBelow(out io.Writer) {
 	if len(t.rows) > 0 {
 		fmt.Fprintln(out)
@@ -106,8 +106,8 @@ func (t *table) writeBelow(out io.Writer) {
 	}
 }
 
-// write writes a result as JSON or YAML, if that was asked for, else as text. It returns the
-// result's outcome.
+// write writes a result as JSON or YAML, if the user chose that, and otherwise as text. It returns
+// outcome.
 func write[T any](o *options, out io.Writer, result T, outcome error, text func(io.Writer, T)) error {
 	if o.output == "json" || o.output == "yaml" {
 		document, err := json.MarshalIndent(result, "", "  ")

@@ -52,8 +52,7 @@ which changes nothing and sends no packet.`,
 	return command
 }
 
-// packetFlags declares the flags that describe a packet. The agent reads their values,
-// and names what is wrong with them.
+// packetFlags declares the flags that describe a packet. The agent parses and checks their values.
 func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("packet", pflag.ContinueOnError)
 	flags.String("to", "", "the packet's destination, IP:PORT, svc/NAME:PORT or svc/NAME.NAMESPACE:PORT (required)")
@@ -64,12 +63,12 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags.String("interface", "", "the interface by which the packet leaves or arrives; empty: that of the pod's routes")
 	flags.Uint32("mark", 0, "the packet's mark, as the proxy sets it with TPROXY")
 	command.Flags().AddFlagSet(flags)
-	_ = command.MarkFlagRequired("to") // fails for a flag that does not exist
+	_ = command.MarkFlagRequired("to") // fails only for a flag that does not exist
 	return flags
 }
 
-// given returns the flags that are set, as the agent's command takes them. Agents of all releases
-// call the sender --as, which is kubectl's flag for impersonation.
+// given returns the flags that are set, in the form of the agent's command. Agents of all releases call
+// the sender --as, which is kubectl's flag for impersonation.
 func given(flags *pflag.FlagSet) (args []string) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {

@@ -12,10 +12,10 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// versions are those of the plugin and of the agents.
+// versions contains the versions of the plugin and of the agents.
 type versions struct {
 	Plugin string         `json:"plugin"`
-	Agents map[string]int `json:"agents"` // how many are of each
+	Agents map[string]int `json:"agents"` // number of agents with each version
 }
 
 func versionCommand(o *options) *cobra.Command {
