@@ -20,7 +20,7 @@ type seenPod struct {
 	metav1.ObjectMeta // namespace, name and UID
 	node              string
 	agent             *Agent
-	mesh              map[config.MeshName]capture.Exemption // the pod's exemption, if any, in each mesh that marks the pod; nil for a pod outside all meshes
+	mesh              map[config.MeshName]capture.Exemption // by each mesh that marks the pod; nil for a pod outside all meshes
 	istioInit, fenced bool
 	noSandbox         bool // the pod is scheduled, but has no network yet
 	scheduled         time.Time
