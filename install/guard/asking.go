@@ -18,42 +18,41 @@ import (
 )
 
 const (
-	// askTimeout bounds a request for a pod whose desired state is known. Any other
-	// waits as long as its examination may take.
+	// askTimeout limits a request for a pod whose desired state is known. Any other request may take as
+	// long as the pod's examination.
 	askTimeout = time.Second
 
-	// askPause follows a request that the agent did not answer. In it, pods whose
-	// desired state is known are examined without a request, and others, after a
-	// request that took askTimeout, not at all: an agent that hangs does not delay the
-	// repairs of a whole node.
+	// askPause is the pause after a request that the agent did not answer. During the pause, the guard
+	// examines pods whose desired state is known without a request. After a request that took
+	// askTimeout, it does not examine the other pods during the pause, so an agent that hangs does not
+	// delay the repairs on a whole node.
 	askPause = 5 * time.Second
 )
 
 // agentAway is logged while the agent does not answer.
 const agentAway = "the agent does not answer; edited annotations are not detected"
 
-// asker asks the agent about pods.
+// asker sends requests for pods to the agent.
 type asker struct {
 	pods   Pods
 	lister *lister
 	round  time.Duration
-	meshes []config.MeshName // that are on
+	meshes []config.MeshName // the meshes whose pods are captured
 	once   *onceLog
 
-	known, first breaker // of requests for pods whose desired state is known, and for others
+	known, first breaker // known is for pods whose desired state is known, and first for other pods
 
-	injected      []string  // UIDs of the node's pods that are injected now, as the agent last said
-	injectedAgain time.Time // of the next request for them
+	injected      []string  // UIDs of the node's pods that are injected, as the agent last answered
+	injectedAgain time.Time // time of the next request for injected
 }
 
-// ask returns the agent's answer about a pod, or nil if the desired state follows from
-// that answer already. While the agent or the container runtime does not answer, a
-// desired state that is known stays.
+// ask returns the agent's answer about a pod, or nil if the known desired state still applies. A known
+// desired state still applies while the agent or the container runtime does not answer.
 func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)
 	}
-	if a.lister.fault != nil || a.known.refusal() != nil { // without a listing, the annotations are not known
+	if a.lister.fault != nil || a.known.refusal() != nil { // the listing contains the pod's annotations at its creation
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -90,8 +89,8 @@ func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) 
 	return &answer, nil
 }
 
-// askInjected asks which pods of the node are injected now. Without an answer, the last
-// one stays.
+// askInjected requests the UIDs of the node's pods that are injected now. Without an answer, the
+// previous UIDs stay.
 func (a *asker) askInjected(ctx context.Context) {
 	now := time.Now()
 	if a.known.refusal() != nil || a.first.refusal() != nil || now.Before(a.injectedAgain) {
@@ -111,7 +110,7 @@ func (a *asker) isMeshed(s cri.Sandbox) bool {
 	return hasNetwork(s) && capture.Meshed(s.Annotations, a.meshes)
 }
 
-// meshOf returns the first mesh that marks a pod; "" for none.
+// meshOf returns the first mesh that marks a pod, or "".
 func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	for _, mesh := range a.meshes {
 		if capture.MarkedBy(mesh, s.Annotations) {
@@ -121,16 +120,15 @@ func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	return ""
 }
 
-// injectedLater reports whether the API server shows a pod as one of the mesh that was
-// none when its sandbox was made: the plugin has passed it.
+// injectedLater reports whether a pod is now in the mesh, according to the API server, but was not when
+// its sandbox was created, so that the plugin did not capture it.
 func (a *asker) injectedLater(s cri.Sandbox) bool {
 	return hasNetwork(s) && !a.isMeshed(s) && slices.Contains(a.injected, s.UID)
 }
 
 func (a *asker) pause() time.Duration { return min(askPause, a.round) }
 
-// request makes one request, and reports whether the agent answered it, if only with a
-// fault.
+// request sends one request. answered reports whether the agent answered, even if with a fault.
 func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, answered bool, err error) {
 	answer, err = a.pods.Ask(ctx, lookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
 	_, faulty := errors.AsType[*lookup.Fault](err)
@@ -143,19 +141,19 @@ func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, 
 	return answer, answered, err
 }
 
-// breaker keeps a peer that does not answer from delaying the pods of a whole node. Its
-// zero value lets calls pass.
+// breaker stops calls to a peer that does not answer, so that the peer does not delay the examinations
+// of a whole node. Its zero value permits calls.
 type breaker struct {
 	until time.Time
-	fault error // until then
+	fault error // the reason while calls are stopped
 }
 
-// trip refuses calls for a while, because of a fault.
+// trip stops calls for a while, because of a fault.
 func (b *breaker) trip(pause time.Duration, fault error) {
 	b.until, b.fault = time.Now().Add(pause), fault
 }
 
-// refusal returns why no call should be made now, or nil.
+// refusal returns why calls are stopped, or nil.
 func (b *breaker) refusal() error {
 	if time.Now().Before(b.until) {
 		return b.fault
@@ -163,15 +161,15 @@ func (b *breaker) refusal() error {
 	return nil
 }
 
-// onceLog logs errors that each round would repeat.
+// onceLog logs an error only once, although it occurs in each round.
 type onceLog struct {
 	log  *slog.Logger
-	last map[string]string // the last error that was logged, by message
+	last map[string]string // maps a message to the error that was logged last
 }
 
 func newOnceLog(log *slog.Logger) *onceLog { return &onceLog{log: log, last: map[string]string{}} }
 
-// warn logs an error, unless it is the last one that was logged with this message.
+// warn logs an error, unless it is the error that was logged last with this message.
 func (o *onceLog) warn(message string, err error) {
 	if err != nil && err.Error() != o.last[message] {
 		o.log.Warn(message, "error", err)
@@ -179,5 +177,5 @@ func (o *onceLog) warn(message string, err error) {
 	}
 }
 
-// forget makes onceLog log the next error with this message again.
+// forget makes warn log the next error with this message in any case.
 func (o *onceLog) forget(message string) { delete(o.last, message) }

@@ -14,24 +14,24 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// baseline is the state in which ADD or a repair left a sandbox's network
-// namespace. A difference from it is drift.
+// baseline is the state in which ADD or a repair left a sandbox's network namespace. A later difference
+// from this state is drift.
 type baseline struct {
-	Stamp   string         `json:"stamp"` // empty for an unknown baseline
+	Stamp   string         `json:"stamp"` // empty if the baseline is unknown
 	Backend config.Backend `json:"backend"`
-	Digest  string         `json:"digest,omitempty"` // of the rules; empty until they are read
-	// Unconfirmed is a baseline that the first examination found, of another version
-	// or configuration, without a record of an ADD.
+	Digest  string         `json:"digest,omitempty"` // digest of the rules; empty until the guard has read them
+	// Unconfirmed means that the first examination found these rules, which another version or
+	// configuration wrote, and that no record of an ADD confirms them.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
-	// Reported is set once the agent has the record that the pod is outdated: after an
-	// upgrade each guard would send one for every pod.
+	// Reported means that the agent has the record that the pod is outdated. Without this field, each
+	// guard would send a record for every pod after an upgrade.
 	Reported bool `json:"reported,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirmBy replaces an unknown or unconfirmed baseline by the record of the
-// sandbox's ADD. The agent may write that after the first examination.
+// confirmBy replaces an unknown or unconfirmed baseline with the record of the sandbox's ADD. The agent
+// may write this record after the first examination.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed {
 		return
@@ -46,8 +46,8 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// addressesOf returns those of a namespace's addresses by which rules are decided: not
-// those of a family that came after the pod was captured without it.
+// addressesOf returns the namespace's addresses that decide about the rules. It omits addresses of a
+// family that the pod got after it was captured without this family.
 func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	if capture.StampedIPv6(b.Stamp) != capture.Refused {
 		return all
@@ -55,7 +55,7 @@ func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), netip.Addr.Is6)
 }
 
-// baselineOf returns the baseline that is the namespace's current state.
+// baselineOf returns a baseline that describes the namespace's current state.
 func baselineOf(o kernel.Observation) baseline {
 	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest}
 }

@@ -18,19 +18,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// desired is the desired state of a pod's network namespace, from the pod's
-// annotations at its creation: a later edit must not loosen the capture of a
-// running pod.
+// desired is the desired state of a pod's network namespace. It follows from the pod's annotations at
+// its creation, so that a later edit can't loosen the capture of a running pod.
 type desired struct {
-	known         bool   // false before the first answer
-	digest        string // of the answer that all this follows from
+	known         bool   // false before the agent's first answer
+	digest        string // of the answer from which the other fields follow
 	exemption     capture.Exemption
-	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt one
+	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt pod
 	intent        packed
-	stamp         string // of the rules
-	reference     string // digest of a namespace that holds the rules; empty until it is needed
-	changed       bool   // the annotations were edited since the pod's creation
-	transparent   bool   // by TPROXY
+	stamp         string // stamp of the rules
+	reference     string // digest of a namespace that holds the rules; empty until the guard needs it
+	changed       bool   // the annotations were edited after the pod's creation
+	transparent   bool   // captured by TPROXY
 	hasController bool
 }
 
@@ -38,15 +37,15 @@ func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 	return desired{known: true, digest: answer.Digest, exemption: exemption, hasController: answer.HasController}
 }
 
-// asked is the decision about a pod, before its addresses are known.
+// asked is the decision about a pod before its addresses are known.
 type asked struct {
 	capture.Decision
 	answer  *lookup.Answer
 	changed bool
 }
 
-// newAsked decides by the annotations at the pod's creation, and finds out whether they were
-// edited since.
+// newAsked decides by the annotations at the pod's creation, and determines whether they were edited
+// later.
 func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings) (*asked, error) {
 	decision, err := capture.Decide(asCreated(answer, sandbox), settings)
 	if err != nil {
@@ -68,13 +67,13 @@ func (a asked) at(addresses []netip.Addr) (desired, error) {
 	return d, err
 }
 
-// isOther reports whether a stamp is that of rules of another version or configuration.
+// isOther reports whether a stamp belongs to rules of another version or configuration.
 func (d desired) isOther(stamp string) bool { return capture.IsStamp(stamp) && stamp != d.stamp }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }
 
-// packed is a compressed Intent: the pods of a node can list a million ranges, of
-// 32 bytes each. It is unpacked only to compare or to write rules.
+// packed is a compressed Intent. The guard compresses Intents, because the pods of a node can list a
+// million ranges of 32 bytes each.
 type packed []byte
 
 func pack(intent capture.Intent) (packed, error) {
@@ -89,7 +88,7 @@ func pack(intent capture.Intent) (packed, error) {
 	return bytes.Clone(buffer.Bytes()), nil
 }
 
-// unpack panics for anything that pack did not return.
+// unpack returns the Intent. It panics for data that pack did not return.
 func (p packed) unpack() (intent capture.Intent) {
 	if err := json.NewDecoder(flate.NewReader(bytes.NewReader(p))).Decode(&intent); err != nil {
 		panic("guard: " + err.Error())

@@ -17,31 +17,30 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// examineTimeout bounds the examination of one pod, with its wait for an ADD.
+// examineTimeout limits the examination of one pod, including the wait for the lock while an ADD runs.
 const examineTimeout = 4 * time.Second
 
-// ended is for podnet.Open, which with it does not wait for the lock.
+// ended is a context that has ended. podnet.Open does not wait for the lock with it.
 var ended = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
 }()
 
-// examiner examines one pod at a time. What it knows of a pod is in the pod's watched.
+// examiner examines one pod at a time. The pod's watched contains its results.
 type examiner struct {
 	settings   Settings
 	asker      *asker
 	runtime    Runtime
-	breaker    breaker // of the question whether a pod still runs
+	breaker    breaker // stops requests whether a pod still runs
 	references *kernel.References
 	limits     repairLimits
 	metrics    *podMetrics
 	once       *onceLog
 }
 
-// examine compares one pod with its desired state and, where policy and limits allow it,
-// repairs it. It also returns what it observed, which is zero where it did not have to enter
-// the namespace.
+// examine compares one pod with its desired state. It repairs the pod if policy and limits permit that.
+// It also returns its observation, which is zero if it did not have to enter the namespace.
 func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -66,9 +65,9 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	return found, observed
 }
 
-// decide asks for a pod, and decides what it should have; without a new answer that stays. It
-// returns a finding for a pod whose namespace does not matter. ADD and DEL wait while
-// the guard holds the lock of the namespace, so it asks before.
+// decide requests a pod from the agent, and decides about the pod's desired state. It returns a finding
+// for a pod whose namespace need not be examined. It sends the request before it takes the lock of the
+// namespace, because ADD and DEL wait for the lock.
 func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Finding) {
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{
@@ -77,7 +76,7 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 		}
 		return nil, finding(report.Exempt, w.desired.exemption.Message)
 	}
-	if w.later { // not repaired: no edit of a running pod decides on its capture
+	if w.later { // the guard does not repair such a pod, because an edit of a running pod must not decide about its capture
 		return nil, finding(report.InjectedLater, "it was not injected when its sandbox was made, "+
 			"and its annotations were edited since: replace the pod, and find out who edited it")
 	}
@@ -107,8 +106,8 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 	return nil, report.Finding{}
 }
 
-// check observes the namespace and judges what it found. While no transaction was committed to
-// nf_tables there, the last finding stays.
+// check observes the namespace and judges the observation. If no transaction was committed since the
+// last round, a settled finding stays. Every tenth round compares everything.
 func (e *examiner) check(
 	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
 ) (report.Finding, kernel.Observation) {
@@ -144,8 +143,8 @@ func (e *examiner) check(
 	return found, o
 }
 
-// differences compares rules by digests, and names what differs if they bear the desired stamp
-// or none: it does not render those of another version or configuration.
+// differences compares the rules by digests. If these differ, it names the differences, except for
+// rules of another version or configuration.
 func (e *examiner) differences(ctx context.Context, d *desired, o kernel.Observation) (_ []string, err error) {
 	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil

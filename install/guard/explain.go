@@ -22,9 +22,9 @@ import (
 // ErrNotHere means that the node does not run a pod.
 var ErrNotHere = errors.New("this node does not run the pod")
 
-// Explain returns what is known of one pod: its annotations at creation and now, its
-// state, its rules in the kernel, and its last ADD. It changes nothing. Of a pod whose
-// sandbox does not run only the last ADD is known. Errors: ErrNotHere.
+// Explain returns everything that is known about one pod: its annotations at creation and now, its
+// state, its rules in the kernel, and its last ADD. It changes nothing. If the pod's sandbox does not
+// run, it returns only the last ADD. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {
@@ -61,7 +61,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Exp
 	return p, nil
 }
 
-// notMeshed is why a pod is not captured.
+// notMeshed says why a pod without a finding is not captured.
 const notMeshed = "it was not injected at its creation, its mesh is not one of netconf.meshes, or it has the node's network"
 
 // find returns the sandbox of a pod. Errors: ErrNotHere.
@@ -77,8 +77,8 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 	return sandboxes[i], nil
 }
 
-// ExplainWithoutSandbox returns the last ADD of a pod of this name, whose sandbox is not
-// known: its ADD fails or waits, or the pod has ended. Errors: ErrNotHere.
+// ExplainWithoutSandbox returns the last ADD of a pod whose sandbox is unknown, because its ADD fails
+// or still runs, or because the pod has ended. Errors: ErrNotHere.
 func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
 	records, err := telemetry.ReadAll(historyDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanati
 	return report.Explanation{}, fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
 }
 
-// Pods returns the pods of the mesh that run, as namespace/name.
+// Pods returns the running pods of the mesh, as namespace/name.
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
@@ -105,7 +105,7 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainAnnotations adds the annotations that decide on capture, and their edits.
+// explainAnnotations adds the annotations that decide about capture, and their edits.
 func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created
@@ -117,7 +117,7 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 		p.NowUnknown = err.Error()
 	}
 	for _, mesh := range config.Meshes() {
-		for _, annotation := range capture.Annotations(mesh) { // the value of any other may be a secret
+		for _, annotation := range capture.Annotations(mesh) { // other annotations' values may be secrets
 			a := report.PodAnnotation{Key: annotation.Key, Created: valueOf(annotation, created), Now: valueOf(annotation, now)}
 			if a.Created != nil || a.Now != nil {
 				p.Annotations = append(p.Annotations, a)
@@ -126,7 +126,7 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	}
 }
 
-// valueOf returns the value of an annotation, nil for none.
+// valueOf returns the value of an annotation, or nil if it does not exist.
 func valueOf(annotation capture.Annotation, all map[string]string) *report.Value {
 	value, exists := all[annotation.Key]
 	switch {
@@ -140,8 +140,8 @@ func valueOf(annotation capture.Annotation, all map[string]string) *report.Value
 	return &report.Value{Text: value}
 }
 
-// explainKernel is about what an examination observed, and enters the namespace where it
-// observed nothing.
+// explainKernel describes the observation of an examination. If that is zero, explainKernel enters the
+// namespace itself.
 func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*report.Kernel, error) {
 	if o.Generation == 0 {
 		netns, err := podnet.Open(ctx, w.sandbox.NetNS)

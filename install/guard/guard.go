@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard reconciles the pods of the mesh that run on a node: it compares
-// their rules with the desired ones. It also covers pods that started before the
-// plugin was installed, and rules that were changed after ADD.
+// Package guard reconciles the running pods of the mesh on a node, by comparing their rules with the
+// desired rules. It also repairs pods that started before the plugin was installed, and rules that were
+// changed after ADD.
 package guard
 
 import (
@@ -21,37 +21,37 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Policy is what the guard does with a pod that lacks the desired rules.
+// Policy says how the guard treats a pod that lacks the desired rules.
 type Policy string
 
 const (
-	InPlace    Policy = "inPlace" // applies the rules; connections that began without them live on
-	ReportOnly Policy = "report"  // changes nothing
+	InPlace    Policy = "inPlace" // applies the rules, and keeps connections that are open
+	ReportOnly Policy = "report"  // only reports the pod
 	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )
 
 // Policies returns all policies.
 func Policies() []Policy { return []Policy{InPlace, ReportOnly, Evict} }
 
-// Settings are the settings of a guard.
+// Settings contains the settings of a guard.
 type Settings struct {
-	Conf        config.NetConf // of the plugin
+	Conf        config.NetConf // the plugin's configuration
 	Policy      Policy
 	Round       time.Duration // between two examinations of a pod
-	Socket      string        // of the agent, which receives records
-	HistoryDir  string        // directory of the last ADDs, which the agent writes
-	BaselineDir string        // directory of the baselines, which outlive the guard
+	Socket      string        // of the agent that receives records
+	HistoryDir  string        // directory in which the agent writes records of the last ADDs
+	BaselineDir string        // directory of the baselines, which survive the guard's restart
 }
 
 const (
 	pollInterval           = time.Second           // between two listings of the sandboxes
-	pollIntervalWithEvents = 5 * time.Second       // the same, while the runtime sends events
-	roundBudget            = time.Second           // of examinations, before the sandboxes are listed again
-	settleDelay            = 50 * time.Millisecond // after an event: sandboxes often start together
+	pollIntervalWithEvents = 5 * time.Second       // the same, if the runtime sends events
+	roundBudget            = time.Second           // time for examinations, before the sandboxes are listed again
+	settleDelay            = 50 * time.Millisecond // after an event, because sandboxes often start together
 	retryInterval          = 5 * time.Second       // after an examination that left the pod unrepaired or unknown
 )
 
-// Guard watches one node. It is used by one goroutine.
+// Guard watches the pods of one node. Only one goroutine may use it.
 type Guard struct {
 	settings Settings
 	runtime  Runtime
@@ -65,12 +65,12 @@ type Guard struct {
 	outbox   outbox
 	watched  map[string]*watched // by the sandbox's id
 	pruned   bool                // the store has no baselines of sandboxes that have ended
-	unsaved  bool                // the store lacks baselines, as was logged
+	unsaved  bool                // the log says that the store lacks baselines
 	progress progress
 	summary  summary
 }
 
-// New returns a Guard that registers its metrics with registry.
+// New returns a Guard, and registers its metrics.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
 	sandboxes := &lister{runtime: runtime, log: log}
@@ -87,7 +87,7 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	return g
 }
 
-// Run guards until ctx ends.
+// Run examines the node's pods until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
 	stream := newEventStream()
 	var listener sync.WaitGroup
@@ -113,10 +113,9 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// Round examines every pod that is new or due, within the round's budget. It
-// reports whether that was enough; if not, the pods that have waited longest come
-// first in the next round. Without a listing of the sandboxes it examines the pods
-// that it knows.
+// Round examines every pod that is new or due, within the round's time budget. It reports whether the
+// time was enough. If not, the next round begins with the pods that have waited longest. If the
+// sandboxes can't be listed, Round examines the known pods.
 func (g *Guard) Round(ctx context.Context) (complete bool) {
 	running := byID(g.lister.next(ctx))
 	if g.lister.fault == nil {
@@ -161,7 +160,7 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	g.report(w, before)
 }
 
-// pauseAfter returns how long after its finding a pod is examined again.
+// pauseAfter returns the pause between a pod's finding and its next examination.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
 	if w.finding.Code == report.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
@@ -169,8 +168,8 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 	return g.settings.Round
 }
 
-// noteReported stores which pods' records the agent has. It does so in the round that sends
-// them: the guard may be replaced before the next one.
+// noteReported stores for which pods the agent has records. It does so in the same round, because the
+// guard may be replaced before the next one.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
 		if now := isReported(w.finding.Code, w.baseline.Reported, len(g.outbox.queue) == 0); now != w.baseline.Reported {
@@ -185,8 +184,8 @@ func isReported(found report.Code, reported, sent bool) bool {
 	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }
 
-// save stores a pod's baseline. One that can't be stored stays in memory, and the next
-// examination retries.
+// save stores a pod's baseline. If that fails, the baseline stays in memory, and the next examination
+// retries.
 func (g *Guard) save(w *watched) {
 	err := g.store.save(w.sandbox.ID, w.baseline)
 	w.unsaved = err != nil
@@ -200,8 +199,8 @@ func (g *Guard) save(w *watched) {
 	}
 }
 
-// report logs a new finding and sends it to the agent. A request for an eviction
-// is repeated at each examination.
+// report logs a new finding, and sends it to the agent. Each examination repeats a request for an
+// eviction.
 func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)

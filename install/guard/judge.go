@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// finding returns the result of an examination: the state of a pod, and why it is in that state.
+// finding returns a pod's state with the reason, as the result of an examination.
 func finding(state report.Code, reason string) report.Finding {
 	return report.Finding{Code: state, Severity: state.Severity(), Reason: reason}
 }
@@ -29,15 +29,15 @@ func isSettled(state report.Code) bool {
 	return slices.Contains([]report.Code{report.Captured, report.Changed, report.Outdated, report.Obstructed}, state)
 }
 
-// judge compares what was observed with the desired state and with the baseline, and
-// returns the baseline from now on. See examiner.differences for the differences.
+// judge compares an observation with the desired state and the baseline. It returns the finding, and
+// the baseline for the next examination. differences are those that examiner.differences returns.
 func judge(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	found, now := judgeRules(d, b, o, differences)
 	switch {
 	case !isSettled(found.Code):
 	case o.ObstructionFault != nil:
 		found = unknown(o.ObstructionFault)
-	case o.Obstruction != "": // reported and never repaired: the table belongs to the pod
+	case o.Obstruction != "": // reported but never repaired, because the table belongs to the pod
 		reason := o.Obstruction
 		if found.Reason != "" {
 			reason += "; also, " + found.Reason
@@ -47,8 +47,8 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules judges our rules alone. A name of a chain or a stamp proves nothing: another
-// process of the pod can use it.
+// judgeRules judges only our rules. It does not trust a chain's name or a stamp, because another
+// process of the pod can write them.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
@@ -61,7 +61,7 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 		return finding(report.Uncaptured, "no rules of the plugin are in its network namespace"), b
 	case known && o.Backend != b.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", o.Backend, b.Backend), b
-	case known && noPrograms: // it was captured before the node's backend became nftables
+	case known && noPrograms: // the pod was captured before the node's backend became nftables
 		return finding(report.Outdated, fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
 			"its rules are not compared", o.Backend)), b
 	case other && known && b.Stamp != o.Stamp:
@@ -96,8 +96,8 @@ func drifted(format string, args ...any) report.Finding {
 	return finding(report.Drifted, fmt.Sprintf(format, args...))
 }
 
-// unreadable returns the finding for rules that could not be read: drifted where
-// they exceed a limit or keep changing, which ADD's rules never do, else unknown.
+// unreadable returns the finding for rules that could not be read. It is drifted if the rules exceed a
+// limit or keep changing, because ADD's rules do neither, and otherwise unknown.
 func unreadable(err error) report.Finding {
 	_, tooLarge := errors.AsType[nfnetlink.TooLarge](err)
 	if tooLarge || errors.Is(err, nfnetlink.ErrChanging) {

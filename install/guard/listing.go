@@ -13,18 +13,18 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// listingWait is how long a round waits for a listing. Then it examines the pods that
-// are known, and a later round takes the listing.
+// listingWait is the time that a round waits for a listing. After that, the round examines the known
+// pods, and a later round uses the listing.
 const listingWait = time.Second
 
 // lister lists the sandboxes in a goroutine of its own, one listing at a time.
 type lister struct {
 	runtime Runtime
 	log     *slog.Logger
-	pending *listing  // nil for none
-	last    time.Time // of the last listing that succeeded; zero for none
-	fault   error     // why this round has no listing; nil if it has one
-	since   time.Time // of the first fault after the last listing
+	pending *listing  // nil if no listing runs
+	last    time.Time // time of the last successful listing, or zero
+	fault   error     // why this round has no listing, or nil
+	since   time.Time // time of the first fault since the last successful listing
 }
 
 // listing is one request to the runtime. Its results may be read once done is closed.
@@ -35,11 +35,11 @@ type listing struct {
 	err       error
 }
 
-// errNotYet is the fault of a listing that the runtime has not answered.
+// errNotYet is the fault while the runtime has not answered the request for a listing.
 var errNotYet = errors.New("it has not answered the request for a listing")
 
-// next returns the sandboxes that run. It sets fault, and returns no sandboxes, if the
-// runtime returns an error or does not answer within listingWait.
+// next returns the running sandboxes. If the runtime returns an error, or does not answer within
+// listingWait, next sets fault and returns no sandboxes.
 func (l *lister) next(ctx context.Context) []cri.Sandbox {
 	if l.pending == nil {
 		l.pending = l.begin(ctx)
@@ -79,7 +79,7 @@ func (l *lister) begin(ctx context.Context) *listing {
 	return started
 }
 
-// failed sets the fault, and logs the first one after a listing.
+// failed sets the fault, and logs it if it is the first one after a successful listing.
 func (l *lister) failed(err error) {
 	l.fault = fmt.Errorf("the container runtime does not answer: %w", err)
 	if l.since.IsZero() {
@@ -89,7 +89,8 @@ func (l *lister) failed(err error) {
 	}
 }
 
-// done is closed once a pending listing is; it blocks if there is none.
+// done returns a channel that is closed when the pending listing ends. It is nil if no listing is
+// pending.
 func (l *lister) done() <-chan struct{} {
 	if l.pending == nil {
 		return nil
@@ -97,31 +98,30 @@ func (l *lister) done() <-chan struct{} {
 	return l.pending.done
 }
 
-// wait waits for the pending listing. Its context has ended.
+// wait waits for the pending listing, whose context has ended.
 func (l *lister) wait() {
 	if l.pending != nil {
 		<-l.pending.done
 	}
 }
 
-// eventStream notifies the guard of sandboxes that start.
+// eventStream notifies the guard about sandboxes that start.
 type eventStream struct {
-	started chan struct{} // one or more sandboxes have started since the last read
+	started chan struct{} // has an element if sandboxes have started since the last read
 	open    atomic.Bool   // the runtime sends events
 }
 
 func newEventStream() *eventStream { return &eventStream{started: make(chan struct{}, 1)} }
 
-// reopenPause is the pause after a stream has ended.
+// reopenPause is the pause after the end of a stream.
 const reopenPause = 10 * time.Second
 
-// listen receives events until ctx ends. It returns early for a runtime that sends
-// none.
+// listen receives events until ctx ends. If the runtime sends no events, it returns earlier.
 func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	for ctx.Err() == nil {
 		err := runtime.Listen(ctx, func() {
 			s.open.Store(true)
-			s.notify() // of sandboxes that started before
+			s.notify() // sandboxes may have started before
 		}, s.notify)
 		s.open.Store(false)
 		if errors.Is(err, cri.ErrNoEvents) {
@@ -131,7 +131,7 @@ func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	}
 }
 
-// notify never blocks: one pending notification stands for all events.
+// notify does not block, because one pending notification is enough for all events.
 func (s *eventStream) notify() {
 	select {
 	case s.started <- struct{}{}:

@@ -45,7 +45,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 	}
 }
 
-// Results of a repair.
+// Values of the label result of repairs.
 const (
 	done   = "done"
 	failed = "failed"
@@ -66,7 +66,7 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 		}
 	}
 	for of, count := range counts {
-		if state, mesh := of[0], cmp.Or(of[1], "none"); state != "" { // else it was not examined yet
+		if state, mesh := of[0], cmp.Or(of[1], "none"); state != "" { // an empty state means that the pod was not examined yet
 			m.pods.WithLabelValues(state, mesh).Set(float64(count))
 		}
 	}
@@ -75,7 +75,7 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 	}
 }
 
-// seconds returns the time of a gauge, 0 for the zero time.
+// seconds returns a time as a gauge's value, 0 for the zero time.
 func seconds(at time.Time) float64 {
 	if at.IsZero() {
 		return 0

@@ -11,17 +11,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// outbox queues the records for the agent, which posts Events. They wait until an
-// agent listens, as on a node that has just started.
+// outbox queues the records for the agent, which posts Events. The records wait until an agent listens,
+// for example after the node's start.
 type outbox struct {
 	socket string
 	queue  []record.Record
 }
 
-// outboxSize is more than a node has pods; the oldest record is dropped first.
+// outboxSize exceeds the number of pods on a node. If the queue is full, the oldest record is dropped.
 const outboxSize = 512
 
-// add queues a record of a finding, except for pods that need no Event.
+// add queues a record of a finding, unless the finding needs no Event.
 func (o *outbox) add(w *watched) {
 	verdict, state := telemetry.Found, w.finding.Code
 	if w.repaired != "" {
@@ -34,8 +34,8 @@ func (o *outbox) add(w *watched) {
 	o.queue = o.queue[max(0, len(o.queue)-outboxSize):]
 }
 
-// requestEviction asks the agent to evict a pod. The request is not queued: the
-// next examination repeats it.
+// requestEviction asks the agent to evict a pod. It does not queue the request, because the next
+// examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
 	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.Code))
 }
@@ -47,7 +47,7 @@ func recordOf(w *watched, verdict record.Verdict, state report.Code) record.Reco
 	}
 }
 
-// message returns the text of the Event, for the pod's owner.
+// message returns the text of the Event, which the pod's owner reads.
 func message(verdict record.Verdict, state report.Code, reason string) string {
 	if verdict == telemetry.Repaired {
 		if state == report.Uncaptured {
@@ -58,7 +58,7 @@ func message(verdict record.Verdict, state report.Code, reason string) string {
 	return foundTexts[state] + reason
 }
 
-// foundTexts are the beginnings of the Events about what was found and not repaired.
+// foundTexts are the beginnings of Events about pods that were not repaired.
 var foundTexts = map[report.Code]string{
 	report.Uncaptured:    "the pod is not captured: ",
 	report.Drifted:       "the pod's capture rules were changed and are not restored: ",
@@ -68,7 +68,7 @@ var foundTexts = map[report.Code]string{
 	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }
 
-// send sends the queued records, until the agent takes no more.
+// send sends queued records until the agent accepts no more.
 func (o *outbox) send() {
 	for len(o.queue) > 0 && record.Send(o.socket, o.queue[0]) {
 		o.queue = o.queue[1:]

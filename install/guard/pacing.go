@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of repairs. After a few repairs in a row, a pod is repaired only after
-// pauses that double.
+// Limits of repairs. After a few repairs in a row, the guard repairs a pod only after pauses, each of
+// which is twice as long as the previous one.
 const (
 	repairInterval = time.Second // on the whole node
 	repairBurst    = 30
@@ -21,8 +21,8 @@ const (
 	resetAfter          = 10 * time.Minute // without a repair
 )
 
-// repairLimits limits the repairs on a node. Repeated repairs have a limit of their
-// own, so that they never delay the first repair of another pod.
+// repairLimits limits the repairs on a node. It has a separate limit for repeated repairs, so that they
+// do not delay the first repair of another pod.
 type repairLimits struct{ first, repeated *rate.Limiter }
 
 func newRepairLimits() repairLimits {
@@ -30,8 +30,7 @@ func newRepairLimits() repairLimits {
 	return repairLimits{first: limiter(), repeated: limiter()}
 }
 
-// refusal returns why a pod can't be repaired yet, or "" and takes one of the
-// node's repairs.
+// refusal returns why a pod can't be repaired yet. If it can, refusal counts the repair and returns "".
 func (l repairLimits) refusal(s *streak, now time.Time) string {
 	if wait := s.backOff(now); wait > 0 {
 		return fmt.Sprintf("it was repaired %d times in a row; the next repair is possible in %s", s.count, wait.Round(time.Second))
@@ -46,13 +45,13 @@ func (l repairLimits) refusal(s *streak, now time.Time) string {
 	return ""
 }
 
-// streak counts the repairs of a pod that followed one another.
+// streak counts a pod's repairs in a row.
 type streak struct {
 	count int
 	last  time.Time
 }
 
-// add counts a repair, and reports whether it followed another one.
+// add counts a repair, and reports whether it continues the row.
 func (s *streak) add(now time.Time) (repeated bool) {
 	repeated = s.isOn(now)
 	if !repeated {
@@ -63,10 +62,10 @@ func (s *streak) add(now time.Time) (repeated bool) {
 	return repeated
 }
 
-// isOn reports whether a repair now would follow another one.
+// isOn reports whether a repair at this time would continue the row.
 func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// backOff returns the wait until the next repair.
+// backOff returns the pause before the next repair.
 func (s streak) backOff(now time.Time) time.Duration {
 	if !s.isOn(now) || s.count < repairsWithoutPause {
 		return 0

@@ -25,7 +25,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		e.metrics.repeated.Inc()
 		found.Reason += fmt.Sprintf("; attempt %d in a row to repair it", w.repairs.count)
 	}
-	// The pod may have ended meanwhile, and its namespace's path may lead to another pod's.
+	// The pod may have ended in the meantime, and the path of its namespace may lead to another pod's.
 	lost, err := error(nil), errors.New("the pod has ended")
 	if netns.Is(w.sandbox.NetNS) {
 		if lost, err = kernel.Replace(ctx, netns, w.desired.rules()); err != nil {
@@ -46,12 +46,12 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
-// restore restores the rules of a pod that lacks them, if it still runs and the policy allows
-// it.
+// restore restores the rules of a pod that lacks them, if the pod still runs and the policy permits the
+// repair.
 func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
-	case fault == nil && !runs: // a DEL has removed its rules
+	case fault == nil && !runs: // a DEL has removed the rules
 		return w.lastFinding()
 	case e.settings.Policy == ReportOnly:
 		return found
@@ -66,12 +66,12 @@ func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watc
 	return found
 }
 
-// renewRefused deletes stale conntrack entries of a pod whose rules have refused packets
-// since the last examination: one from before the rules, or of an interface that they
-// exclude, refuses an innocent connection of the same ports. Its next attempt is decided
-// anew.
+// renewRefused deletes stale conntrack entries of a pod whose rules have refused packets since the last
+// examination. An entry from before the rules, or of an interface that the rules exclude, can cause the
+// refusal of a permitted connection with the same ports. Without the entry, the rules decide anew about
+// the next attempt.
 func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched, o kernel.Observation) {
-	if o.Generation == 0 { // nothing was observed
+	if o.Generation == 0 { // the examination observed nothing
 		return
 	}
 	err := o.RefusedFault
@@ -85,22 +85,23 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 }
 
 const (
-	// runsTimeout bounds the request whether a pod still runs: ADD and DEL of the pod
-	// wait meanwhile.
+	// runsTimeout limits the request whether a pod still runs, because ADD and DEL of the pod wait for
+	// it.
 	runsTimeout = 2 * time.Second
 
-	// runsPause follows such a request without an answer. In it no pod is repaired, so
-	// that a runtime that hangs does not delay the examinations of a whole node.
+	// runsPause is the pause after such a request without an answer. During the pause, the guard
+	// repairs no pod, so that a runtime that hangs does not delay the examinations of a whole node.
 	runsPause = 5 * time.Second
 )
 
-// runtimeFault returns why the container runtime can't say whether a pod still runs, or nil.
-// Meanwhile pods are neither repaired nor evicted.
+// runtimeFault returns why the container runtime can't say whether a pod still runs, or nil. While
+// there is a fault, the guard neither repairs nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
-// runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of
-// a pod have exited, and reports its sandbox as ready until that returns. A pod without a
-// baseline was never seen captured: it runs until its sandbox ends.
+// runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of a pod have
+// exited, and reports the sandbox as ready until DEL returns. So a pod with a baseline has ended if its
+// containers have exited. A pod without a baseline, which was never seen captured, runs until its
+// sandbox ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := e.runtimeFault(); fault != nil {
 		return false, fault

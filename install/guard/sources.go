@@ -12,25 +12,24 @@ import (
 
 // Runtime is the node's container runtime.
 type Runtime interface {
-	// Sandboxes returns all sandboxes that run, or an error. One call runs at a time.
+	// Sandboxes returns all running sandboxes. Only one call may run at a time.
 	Sandboxes(ctx context.Context) ([]cri.Sandbox, error)
 
-	// Runs reports whether a sandbox still runs, in the namespace that it had.
+	// Runs reports whether a sandbox still runs, in the same namespace.
 	Runs(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
 	// HaveExited reports whether a sandbox has containers, and all of them have exited.
 	HaveExited(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
-	// Listen calls connected once the runtime sends events, and then began for
-	// each sandbox that starts, until the stream or ctx ends. Errors:
-	// cri.ErrNoEvents.
+	// Listen calls connected once the runtime sends events, and then began for each sandbox that
+	// starts, until the stream or ctx ends. Errors: cri.ErrNoEvents.
 	Listen(ctx context.Context, connected, began func()) error
 }
 
 // Pods is the agent, which watches the pods of its node.
 type Pods interface {
-	// Ask returns a pod, or Unchanged for the pod of the request's digest. Errors:
-	// *lookup.Fault; any other means that the agent did not answer.
+	// Ask returns a pod. If the pod still has the request's digest, the answer is Unchanged. Errors:
+	// *lookup.Fault. Any other error means that the agent did not answer.
 	Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error)
 }
 
@@ -38,19 +37,19 @@ func refOf(s cri.Sandbox) capture.PodRef {
 	return capture.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
-// asCreated returns a pod with the labels and annotations of its creation.
+// asCreated returns a pod with the labels and annotations that it had at its creation.
 func asCreated(answer *lookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
-// hasNetwork reports whether a pod has a network of its own. Until the runtime has said
-// where the sandbox is, it may have the node's.
+// hasNetwork reports whether a pod may have a network of its own. It returns true while the runtime has
+// not reported the sandbox's network.
 func hasNetwork(s cri.Sandbox) bool {
 	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.NetworkError != nil
 }
 
-// withoutMetadata returns a sandbox without labels and annotations, which may have
-// 256 KiB and come with each listing.
+// withoutMetadata returns a sandbox without labels and annotations. They can have 256 KiB, and each
+// listing contains them.
 func withoutMetadata(s cri.Sandbox) cri.Sandbox {
 	s.Labels, s.Annotations = nil, nil
 	return s

@@ -17,20 +17,21 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// store keeps the baseline of each sandbox in a file of its own, so that the next
-// guard notices rules that were changed while none ran.
+// store keeps the baseline of each sandbox in a file of its own, so that the next guard notices changes
+// of rules while no guard ran.
 type store struct{ dir string }
 
-// maxBaseline is the most bytes of a file: a stamp and a digest take less.
+// maxBaseline limits the bytes of a file. A stamp and a digest take less.
 const maxBaseline = 4 << 10
 
-// maxMode is the widest mode of the directory: what it holds decides on repairs.
+// maxMode is the mode with the most permissions that the directory may have, because its files decide
+// about repairs.
 const maxMode = 0o755
 
 // sandboxID is the form of the runtimes' ids, which become names of files.
 var sandboxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// load returns a sandbox's baseline, or an unknown one if none can be read.
+// load returns a sandbox's baseline. If it can't be read, load returns an unknown baseline.
 func (s store) load(id string) (b baseline) {
 	if !sandboxID.MatchString(id) {
 		return baseline{}
@@ -42,18 +43,18 @@ func (s store) load(id string) (b baseline) {
 	return b
 }
 
-// readIn reads a file of a store's directory, and when it was written.
+// readIn reads a file in a store's directory. at is the time when it was written.
 func readIn(dir, name string, most int64) (content []byte, at time.Time, err error) {
 	root, err := record.OpenPrivate(dir, maxMode)
 	if err != nil {
 		return nil, at, err
 	}
-	defer func() { _ = root.Close() }() // nothing was written
+	defer func() { _ = root.Close() }() // a failed close loses nothing, because nothing was written
 	file, err := host.OpenIn(root, name)
 	if err != nil {
 		return nil, at, err
 	}
-	defer func() { _ = file.Close() }() // nothing was written
+	defer func() { _ = file.Close() }() // a failed close loses nothing, because nothing was written
 	info, err := file.Stat()
 	if err != nil {
 		return nil, at, err
@@ -96,8 +97,8 @@ func (s store) write(name string, content []byte) (err error) {
 	return nil
 }
 
-// prune deletes the baselines of all sandboxes but those that run, by their ids. The
-// name of the summary is no id.
+// prune deletes the baselines of all sandboxes that do not run. running has the sandboxes' ids as keys.
+// prune keeps the summary, because its name is no id.
 func (s store) prune(running map[string]cri.Sandbox) (err error) {
 	root, err := record.OpenPrivate(s.dir, maxMode)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,30 +11,30 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// summaryFile is next to the baselines. The agent reads it and publishes it.
+// summaryFile is next to the baselines. The agent reads it, and publishes its content.
 const summaryFile = "pods.json"
 
 const (
-	summaryInterval = 2 * time.Second  // at least, between two changes of the file
-	summaryRefresh  = 30 * time.Second // after which it is written again without a change
+	summaryInterval = 2 * time.Second  // shortest time between two changes of the file
+	summaryRefresh  = 30 * time.Second // time after which an unchanged file is written again
 
-	// summaryAge is the age from which a summary says nothing of the node any more.
+	// summaryAge is the age from which a summary is too old.
 	summaryAge = 4 * summaryRefresh
 )
 
-// summary is the last one that was written.
+// summary is the summary that was written last.
 type summary struct {
 	document []byte
 	at       time.Time
 }
 
-// summarize returns the states of the pods that are watched.
+// summarize returns the states of the watched pods.
 func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 	pods.States, pods.Exempt = map[report.Code]int{}, map[capture.ExemptionCause]int{}
 	for _, w := range g.watched {
 		state := w.finding.Code
 		if state == "" {
-			continue // it was not examined yet
+			continue // the pod was not examined yet
 		}
 		pods.States[state]++
 		if w.repairs.count > 0 && now.Sub(w.repairs.last) < time.Hour {
@@ -54,9 +54,9 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 	return pods
 }
 
-// writeSummary writes the states of the pods to a file if they have changed, and at
-// intervals: its age shows whether the guard still works. Without a listing, the states
-// are not known.
+// writeSummary writes the states of the pods to a file if they have changed, and at intervals, because
+// the file's age shows whether the guard still works. If the sandboxes can't be listed, it writes
+// nothing, because the states are unknown.
 func (g *Guard) writeSummary(now time.Time) {
 	age := now.Sub(g.summary.at)
 	if g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
@@ -73,8 +73,8 @@ func (g *Guard) writeSummary(now time.Time) {
 	g.once.warn("writing the states of the pods for the agent failed; retrying", err)
 }
 
-// ReadSummary returns the states of a node's pods, from the guard's directory. Errors:
-// fs.ErrNotExist where no guard has written them, ErrNoGuard.
+// ReadSummary returns the states of a node's pods, from the guard's directory. Errors: fs.ErrNotExist
+// if no guard has written them; ErrNoGuard.
 func ReadSummary(dir string) (pods report.Pods, err error) {
 	document, at, err := readIn(dir, summaryFile, report.MaxNodeState)
 	switch {
@@ -86,5 +86,5 @@ func ReadSummary(dir string) (pods report.Pods, err error) {
 	return report.DecodePods(document)
 }
 
-// ErrNoGuard means that the guard has stopped to report the states of the pods.
+// ErrNoGuard means that the guard has stopped reporting the states of the pods.
 var ErrNoGuard = fmt.Errorf("the guard has not reported the states of pods for more than %s", summaryAge)

@@ -12,23 +12,23 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// watched is a pod of the mesh, and its last finding.
+// watched is a pod of the mesh, with its last finding.
 type watched struct {
-	sandbox  cri.Sandbox     // with labels and annotations only during an examination
+	sandbox  cri.Sandbox     // has labels and annotations only during an examination
 	mesh     config.MeshName // empty for a pod that was injected later
 	desired  desired
 	finding  report.Finding
-	repaired report.Code // the state before the last examination repaired the pod; empty where it did not
-	listed   time.Time   // the first time
-	next     time.Time   // of its examination; zero before the first one
+	repaired report.Code // state before the last examination repaired the pod; empty if it did not
+	listed   time.Time   // when the pod was first listed
+	next     time.Time   // when the next examination is due; zero before the first one
 	baseline baseline
 	unsaved  bool // the store lacks the baseline
-	later    bool // it was injected later than its sandbox was made
+	later    bool // the pod was injected after its sandbox was created
 	repairs  streak
-	refused  uint64 // packets that its rules had refused at the last examination
+	refused  uint64 // packets that the rules had refused at the last examination
 
-	seen            uint32 // generation of the last full comparison
-	roundsUnchanged int    // since that comparison
+	seen            uint32 // generation at the last full comparison
+	roundsUnchanged int    // since the last full comparison
 }
 
 // lastFinding returns the last finding.
@@ -36,12 +36,11 @@ func (w *watched) lastFinding() report.Finding {
 	return cmp.Or(w.finding, finding(report.Unknown, "the pod has ended"))
 }
 
-// fullCheckEvery is the number of rounds after which everything is compared, though the
-// generation is unchanged: it does not cover routes, addresses and the tables of
-// iptables-legacy.
+// fullCheckEvery is the number of rounds after which everything is compared even if the generation is
+// unchanged, because routes, addresses and the tables of iptables-legacy can change without it.
 const fullCheckEvery = 10
 
-// due returns the pods that are due, those that have waited longest first.
+// due returns the pods whose examination is due. Those that have waited longest come first.
 func (g *Guard) due(now time.Time) (due []*watched) {
 	for _, w := range g.watched {
 		if !now.Before(w.next) {
@@ -54,7 +53,7 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 	return due
 }
 
-// sync adds new pods of the mesh to those watched, and removes those that have ended.
+// sync adds new pods of the mesh to the watched pods, and removes those that have ended.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	for id, sandbox := range running {
 		later := g.asker.injectedLater(sandbox)
