@@ -9,14 +9,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Other is another mesh's plugin in the list that the runtime loads, and what the
-// agent does with its own entry next to it.
+// Other is another mesh's plugin in the list that the runtime loads, with the agent's decision about
+// its own entry in this list.
 type Other struct {
 	file     string
 	Plugin   string
 	ambient  bool
 	Decision decision
-	kept     report.Mode // of the entry that was there already
+	kept     report.Mode // mode of the existing entry
 }
 
 type decision string
@@ -24,13 +24,13 @@ type decision string
 const (
 	allowed decision = "allowed" // the agent writes its entry
 	Refused decision = "refused" // the agent writes no entry
-	kept    decision = "kept"    // an entry was there already: it stays, up to date
+	kept    decision = "kept"    // the agent updates its existing entry
 )
 
-// Beside returns the plugins of other meshes in the list that the runtime loads,
-// and the mode in which the agent may write its entry: the given one or, next to
-// istio-cni, that of the entry which is there already. Error: there is no list yet, or
-// there are plugins next to which the agent must write no entry.
+// Beside returns the plugins of other meshes in the list that the runtime loads, and the mode in which
+// the agent may write its entry. This is the given mode or, in a list with istio-cni, the mode of the
+// existing entry. It returns an error if there is no list yet, or if the agent must write no entry
+// because of such a plugin.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // the list that the runtime loads is elsewhere
@@ -58,8 +58,8 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 	return others, mode, nil
 }
 
-// decideBeside decides what the agent does next to a plugin. istio-cni captures the same
-// pods as capture-cni, others only pods with a proxy of their own.
+// decideBeside returns the agent's decision because of a plugin in the list. istio-cni captures the
+// same pods as capture-cni. Other meshes' plugins capture only pods with their own proxies.
 func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	other := Other{file: p.File, Plugin: Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
 	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
@@ -72,8 +72,8 @@ func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	return other
 }
 
-// standingMode returns the mode of an entry that the runtime calls already, the first in
-// the runtime's order.
+// standingMode returns the mode of an existing entry that the runtime calls. If there are several, it
+// returns the mode of the one that the runtime calls first.
 func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return report.Owned, true
@@ -90,8 +90,7 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	return report.DropIn, found
 }
 
-// CapturesTwice returns warnings of the plugins that capture the same pods as an entry of a
-// mode next to them.
+// CapturesTwice returns warnings about plugins that capture the same pods as an entry of this mode.
 func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) {
 	for _, other := range others {
 		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {
@@ -103,17 +102,17 @@ func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) 
 	return warnings
 }
 
-// severities are those of what follows from a plugin.
+// severities maps a decision to the severity of its finding.
 var severities = map[decision]report.Severity{allowed: report.Note, kept: report.Note, Refused: report.Problem}
 
-// Finding returns what follows from the plugin: a problem if the agent writes no entry next to
-// it, else a note.
+// Finding returns a finding about the plugin. It is a problem if the agent writes no entry because of
+// the plugin, and otherwise a note.
 func (o Other) Finding() report.Finding {
 	code, what, do := o.describe()
 	return report.Finding{Code: code, Severity: severities[o.Decision], Reason: what, Next: do}
 }
 
-// describe returns what follows from the plugin, and what to do next.
+// describe returns the finding's code, reason and next step.
 func (o Other) describe() (code report.Code, what, do string) {
 	const (
 		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"

@@ -9,15 +9,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// dropInName is the file of a drop-in, and of mode multus.
+// dropInName is the name of the entry's file in the modes dropin and multus.
 const dropInName = "capture-cni.conf"
 
-// dropIn writes the entry into the directory named after the network, from which libcni
-// (1.3 and newer) reads further plugins of the list. Runtimes watch only the directory
-// above, so that its watch is triggered.
+// dropIn writes the entry into the directory that is named after the network. From there, libcni 1.3
+// and newer loads more plugins for the list. Runtimes watch only the parent directory, so dropIn
+// triggers that watch.
 type dropIn struct{}
 
-// in calls do with the directory named after the network.
+// in calls do with the directory that is named after the network.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	return eachPrimary(net, report.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)
@@ -60,14 +60,15 @@ func (dropIn) Remove(net Net) error {
 	})
 }
 
-// eachSubdirectory calls do with each subdirectory: the network may have been renamed.
+// eachSubdirectory calls do with each subdirectory, because the network may have had another name
+// before.
 func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) error {
 	names, err := net.Directories()
 	errs := []error{err}
 	for _, name := range names {
 		directory, err := net.Sub(name, false)
 		if err != nil {
-			continue // removed meanwhile, or a link
+			continue // removed in the meantime, or a link
 		}
 		errs = append(errs, do(name, directory), directory.Close())
 	}

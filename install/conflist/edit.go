@@ -11,20 +11,19 @@ import (
 	"strings"
 )
 
-// errNoInterfacePlugin is the error for a list without a plugin that creates the
-// pod's interface.
+// errNoInterfacePlugin is the error for a list without a plugin that creates the pod's interface.
 var errNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
 
-// With returns the list's text with our entry: once, with this content, and after
-// the interface plugin and those of other meshes. An up-to-date list is returned
-// unchanged.
+// With returns the list's text with our entry, once, after the interface plugin and the plugins of
+// other meshes. If the list is up to date, With returns it unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
 	}
 	afterOther := slices.IndexFunc(l.Plugins, isOther)
 	kept := slices.IndexFunc(l.Plugins[afterOther:], Plugin.isOurs)
-	// After the other mesh's plugin, ours detects that the pod is captured.
+	// Our entry must follow the other mesh's plugin, so that our plugin detects a pod that is already
+	// captured.
 	if kept < 0 || slices.ContainsFunc(l.Plugins[afterOther+kept:], Plugin.OtherMesh) {
 		return l.without(Plugin.isOurs).appended(entry), nil
 	}
@@ -32,8 +31,8 @@ func (l *List) With(entry []byte) ([]byte, error) {
 	return edited.replaced(slices.IndexFunc(edited.Plugins, Plugin.isOurs), entry), nil
 }
 
-// Without returns the list's text without our entries. It restores the bytes that
-// With was given, unless the list was edited in between.
+// Without returns the list's text without our entries. If the list was not edited in between, the text
+// equals the one before With.
 func (l *List) Without() ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
@@ -47,7 +46,7 @@ func (l *List) Has(entry []byte) bool {
 	return err == nil && bytes.Equal(text, l.text)
 }
 
-// without returns the list without some of its elements. One always stays.
+// without returns the list without some of its elements. It always keeps one element.
 func (l *List) without(dropped func(Plugin) bool) *List {
 	edited := l
 	for i, plugin := range slices.Backward(l.Plugins) {
@@ -76,8 +75,8 @@ func (l *List) deleted(i int) *List {
 	return &edited
 }
 
-// replaced returns the text with another content of an element. Equal content
-// keeps its bytes.
+// replaced returns the text with new content of an element. If the content is equal, the text stays
+// unchanged.
 func (l *List) replaced(i int, entry []byte) []byte {
 	current := l.text[l.Plugins[i].start:l.Plugins[i].end]
 	if sameContent(current, entry) {
@@ -97,8 +96,8 @@ func (l *List) gap() string {
 	return before[len(strings.TrimRight(before, " \t\r\n")):]
 }
 
-// indented returns the entry in the list's style: indented like the last element
-// if that is on a line of its own, else on one line.
+// indented returns the entry in the list's style. If the last element is on a line of its own, indented
+// indents the entry like it. Otherwise the entry is on one line.
 func (l *List) indented(entry []byte) []byte {
 	gap := l.gap()
 	newline := strings.LastIndexByte(gap, '\n')
@@ -120,14 +119,14 @@ func (l *List) indented(entry []byte) []byte {
 	return out.Bytes()
 }
 
-// sameContent reports whether two documents are equal but for white space and the
-// order of keys.
+// sameContent reports whether two JSON documents are equal, except for white space and the order of
+// keys.
 func sameContent(a, b []byte) bool {
 	var left, right any
 	return decode(a, &left) == nil && decode(b, &right) == nil && reflect.DeepEqual(left, right)
 }
 
-// decode keeps the literals of numbers.
+// decode decodes JSON, and keeps numbers as their literals.
 func decode(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

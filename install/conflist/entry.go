@@ -15,26 +15,25 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// podAnnotations is the capability with which the runtime passes on a pod's
-// annotations. With them a pod outside the mesh costs no API call.
+// podAnnotations is the capability for which the runtime passes the pod's annotations. With them, the
+// plugin needs no lookup for a pod outside the mesh.
 const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
-// chainExclusions is the default in mode multus-chain, where Multus calls the plugin for
-// every pod and the plugin can't see which are outside the mesh: those that the cluster
-// itself needs must not wait for a lookup.
+// chainExclusions is the default of excludeNamespaces in mode multus-chain. There Multus calls the
+// plugin for every pod, and without annotations the plugin needs a lookup for each. The pods that the
+// cluster itself needs must not wait for a lookup.
 const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 
-// Entry is the plugin's entry, parsed once. Its text differs with the directory of
-// the kubeconfig alone.
+// Entry is the plugin's entry, parsed once. Its text depends only on the directory of the kubeconfig.
 type Entry struct {
-	Conf  config.NetConf  // as the plugin reads it, with the kubeconfig of the state directory
-	Keys  json.RawMessage // the operator's, and the agent's socket unless it is the default
+	Conf  config.NetConf  // as the plugin reads it, with a kubeconfig in the state directory
+	Keys  json.RawMessage // the operator's keys, and the agent's socket unless it is the default
 	Mode  report.Mode
-	Asked config.Backend // the operator's; for backend.Auto, Keys and Conf have none until With
+	Asked config.Backend // the operator's choice; for backend.Auto, Keys and Conf have no backend until With
 }
 
-// ParseEntry parses the operator's keys strictly: the agent refuses an unknown key, of
-// which the plugin could only warn at each ADD.
+// ParseEntry parses the operator's keys strictly. It returns an error for an unknown key, about which
+// the plugin could only log a warning at each ADD.
 func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)
 	if len(keys) == 0 {
@@ -52,7 +51,7 @@ func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, 
 	auto := string(given["backend"]) == fmt.Sprintf("%q", backend.Auto)
 	if auto {
 		delete(given, "backend")
-		keys, _ = json.Marshal(given) // of values that were just read
+		keys, _ = json.Marshal(given) // the values were just decoded
 	}
 	socket := filepath.Join(runDir, config.AgentSocketName)
 	if _, ok := given["agentSocket"]; !ok && socket != config.Default().AgentSocket {
@@ -83,8 +82,9 @@ func (e Entry) With(chosen config.Backend) Entry {
 	return e
 }
 
-// Text returns the entry with the path of a kubeconfig: the agent's keys, then the
-// operator's in their order. Multus passes on no annotations.
+// Text returns the entry with the path of a kubeconfig. It contains the agent's keys, and then the
+// operator's keys in their order. Under Multus it does not request annotations, because Multus passes
+// none.
 func (e Entry) Text(kubeconfig string) []byte {
 	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, PluginType, kubeconfig)
 	if !e.Mode.UnderMultus() {
@@ -93,8 +93,8 @@ func (e Entry) Text(kubeconfig string) []byte {
 	return joinObjects(append(own, '}'), e.Keys)
 }
 
-// joinObjects writes the keys of one JSON object, which is not empty, before those of
-// another, byte by byte.
+// joinObjects inserts the keys of a non-empty JSON object before the keys of another object, and keeps
+// the bytes of both.
 func joinObjects(first, second []byte) []byte {
 	rest := bytes.TrimSpace(second[1 : len(second)-1])
 	if len(rest) == 0 {

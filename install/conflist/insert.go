@@ -36,9 +36,9 @@ func (inserted) Place(net Net, entry []byte) error {
 	})
 }
 
-// checkUnchanged fails if another program wrote the file since it was read, so that its
-// change is not lost. The agent shares no lock with that program: the window narrows to
-// the time of a rename.
+// checkUnchanged returns an error if another program has written the file after the agent read it, so
+// that the agent does not overwrite the change. A change between this check and the rename is still
+// lost, because the agent shares no lock with that program.
 func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	return func(string) error {
 		current, err := net.Read(name)
@@ -49,7 +49,8 @@ func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	}
 }
 
-// Found reads every list, as remove does.
+// Found reports whether any list has the entry, or an original was kept. Like Remove, it reads every
+// list.
 func (inserted) Found(net Net) (bool, error) {
 	names, err := net.Names()
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -58,8 +59,8 @@ func (inserted) Found(net Net) (bool, error) {
 	}), err
 }
 
-// readListWithEntry returns a list that contains the entry, other than mode owned's;
-// nil for any other file, and for a link.
+// readListWithEntry returns a list that contains the entry. It returns nil for another file, for a
+// link, and for the list of mode owned.
 func readListWithEntry(net Net, name string) (*List, []byte) {
 	text, err := net.Read(name)
 	link, linkErr := net.Link(name)
@@ -73,7 +74,8 @@ func readListWithEntry(net Net, name string) (*List, []byte) {
 	return list, text
 }
 
-// Remove reads every list: the primary may have changed since.
+// Remove reads every list, because the agent may have written the entry into another list than the
+// primary one.
 func (inserted) Remove(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist places the plugin's entry in the runtime's CNI configuration, in each
-// mode, and finds the list that the runtime loads. It edits lists losslessly: everything
-// but our entry keeps its bytes, including unknown keys, numbers beyond float64 and the
-// indentation.
+// Package conflist places the plugin's entry in the runtime's CNI configuration, in each mode, and
+// finds the list that the runtime loads. When it edits a list, it keeps all bytes except our entry's,
+// including unknown keys, numbers beyond float64, and the indentation.
 package conflist
 
 import (
@@ -22,17 +21,17 @@ import (
 // PluginType is the type of our entry.
 const PluginType = "capture-cni"
 
-// List is a configuration list as a file holds it.
+// List is a network configuration list in a file.
 type List struct {
 	Name                   string
-	CNIVersion             string // as libcni selects it; empty if the file has none
-	LoadOnlyInlinedPlugins bool   // runtimes read no drop-in
+	CNIVersion             string // as libcni reads it; empty if the list has none
+	LoadOnlyInlinedPlugins bool   // runtimes load no drop-ins for this list
 	Plugins                []Plugin
 
 	text []byte
 }
 
-// Plugin is one entry of a list.
+// Plugin is an entry of a list.
 type Plugin struct {
 	Type    string
 	Ambient bool // an istio-cni that captures for Istio's ambient mode
@@ -40,13 +39,13 @@ type Plugin struct {
 	start, end int // offsets of the object in the text
 }
 
-// OtherMesh reports whether the plugin captures pods for another mesh, or for Istio.
+// OtherMesh reports whether the plugin captures pods for another mesh, or is istio-cni.
 func (p Plugin) OtherMesh() bool {
 	return p.IsIstioCNI() || slices.Contains(report.MeshPlugins(), p.Type)
 }
 
-// IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as
-// capture-cni. Older installers put a prefix before its name.
+// IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as capture-cni.
+// Older installers put a prefix before its name.
 func (p Plugin) IsIstioCNI() bool {
 	return p.Type == report.IstioCNI || strings.HasSuffix(p.Type, "-"+report.IstioCNI)
 }
@@ -59,8 +58,8 @@ func isAmbient(entry []byte) bool {
 	return json.Unmarshal(entry, &keys) == nil && keys.AmbientEnabled
 }
 
-// Parse reads a list as libcni does. The error says why a runtime would not load
-// the list, and quotes none of its content.
+// Parse parses a list as libcni does. The error says why a runtime would not load the list, and quotes
+// none of its content.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {
@@ -94,10 +93,10 @@ func (l *List) HasOurs() bool { return slices.ContainsFunc(l.Plugins, Plugin.isO
 // HasOthers reports whether the list has an entry of another plugin.
 func (l *List) HasOthers() bool { return slices.ContainsFunc(l.Plugins, isOther) }
 
-// locate returns the offsets of each element of the top-level "plugins".
+// locate returns the offsets of each element of the top-level key "plugins".
 func locate(text []byte) ([]Plugin, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	if _, err := decoder.Token(); err != nil { // {
+	if _, err := decoder.Token(); err != nil { // the opening brace
 		return nil, err
 	}
 	var plugins []Plugin
@@ -115,11 +114,11 @@ func locate(text []byte) ([]Plugin, error) {
 		}
 		var elements []json.RawMessage
 		if json.Unmarshal(value, &elements) != nil {
-			return nil, nil // not the value that libcni read: the key occurs twice
+			return nil, nil // the key occurs twice, and libcni read the other value
 		}
 		end := int(decoder.InputOffset()) - len(value)
 		for _, element := range elements {
-			start := end + bytes.Index(text[end:], element) // before it are white space and a bracket or a comma
+			start := end + bytes.Index(text[end:], element) // white space and a bracket or comma precede the element
 			end = start + len(element)
 			plugins = append(plugins, Plugin{start: start, end: end})
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Loader is how the node's runtime chooses what it loads. While the runtime is unknown, what
-// holds must hold for containerd and for CRI-O.
+// Loader contains the settings by which the node's runtime chooses the lists that it loads. If the
+// runtime is unknown, the package assumes that it can be containerd or CRI-O.
 type Loader struct {
 	Runtime report.Runtime
-	Most    int      // lists that containerd loads; 0 for all
+	Most    int      // number of lists that containerd loads; 0 means all
 	Network string   // that CRI-O uses; "" for the first one
-	BinDirs []string // of plugins, as the agent sees them
-	SeesAll bool     // CRI-O has no other directory of plugins
+	BinDirs []string // directories of plugins, as the agent sees them
+	SeesAll bool     // BinDirs contains all directories in which CRI-O looks for plugins
 }
 
 // Net is the runtime's directory of conflists.
@@ -33,23 +33,24 @@ type Net struct {
 	Loader
 }
 
-// choices is what the runtime loads: one of the sets. There are several where the agent can't
-// see which: the runtime is unknown, or a program may be in a directory that it does not see.
+// choices contains the sets of lists that the runtime may load. The runtime loads one of these sets.
+// There are several if the runtime is unknown, or if a program may be in a directory that the agent
+// can't see.
 type choices struct {
 	sets    [][]primary
-	skipped []error // why CRI-O skips a list
+	skipped []error // why CRI-O skips lists
 }
 
-// load returns what the runtime loads; without own, as if the list of mode owned were missing
-// and our program were there. containerd loads the first lists, or nothing if one of them is
-// faulty. CRI-O skips a list that is faulty or that names a program which is missing.
+// load returns the lists that the runtime may load. If own is false, load ignores the list of mode
+// owned, and assumes that our program exists. containerd loads the first lists, or no list if one of
+// them is faulty. CRI-O skips a list that is faulty, or whose plugins lack a program.
 func (n Net) load(own bool) (found choices, err error) {
 	names, err := n.Names()
 	if err != nil {
 		return found, err
 	}
-	var first []primary   // of containerd
-	var doubts [][]string // of lists that CRI-O may skip: their programs that the agent does not see
+	var first []primary   // the lists that containerd loads
+	var doubts [][]string // for each list that CRI-O may skip, the types whose programs the agent can't see
 	certain := n.Runtime.IsContainerd()
 	for _, name := range names {
 		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) || name == OwnedName && !own {
@@ -73,8 +74,8 @@ func (n Net) load(own bool) (found choices, err error) {
 			found.skipped = append(found.skipped, err)
 		case len(unseen) > 0 && n.SeesAll, slices.Contains(unseen, PluginType):
 			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing or broken", name, strings.Join(unseen, ", ")))
-		case slices.ContainsFunc(doubts, p.names): // skipped if the former is
-		case p.isLoopback() && len(found.sets) > 0: // a pod with it alone has no network
+		case slices.ContainsFunc(doubts, p.names): // CRI-O skips this list if it skips the former one
+		case p.isLoopback() && len(found.sets) > 0: // a pod with only this list has no network
 		case n.Network == "" || n.Network == p.List.Name:
 			found.sets = append(slices.DeleteFunc(found.sets, func(set []primary) bool { return set[0].isLoopback() }), []primary{p})
 			certain, doubts = len(unseen) == 0, append(doubts, unseen)
@@ -86,10 +87,10 @@ func (n Net) load(own bool) (found choices, err error) {
 	return found, nil
 }
 
-// unseen returns the types of a list whose programs the agent does not see, or sees to be none.
+// unseen returns the types in a list whose programs the agent does not see, or sees to be no program.
 func (n Net) unseen(p primary, own bool) (unseen []string) {
 	for _, kind := range p.types {
-		path, err := invoke.FindInPath(kind, n.BinDirs) // as CRI-O does
+		path, err := invoke.FindInPath(kind, n.BinDirs) // CRI-O searches in the same way
 		if (err != nil || !isProgram(path)) && (own || kind != PluginType) {
 			unseen = append(unseen, kind)
 		}
@@ -98,7 +99,8 @@ func (n Net) unseen(p primary, own bool) (unseen []string) {
 }
 
 // isProgram reports whether the kernel would execute a file. CRI-O also skips a list whose program
-// fails VERSION, which the agent can't call: the program may need the node's files.
+// fails VERSION. The agent does not check that, because it can't run the program, which may need files
+// of the node.
 func isProgram(path string) bool {
 	file, err := host.Open(path)
 	if err != nil {
@@ -107,16 +109,16 @@ func isProgram(path string) bool {
 	defer file.Close()
 	info, err := file.Stat()
 	start := make([]byte, len(elf.ELFMAG))
-	_, _ = io.ReadFull(file, start) // zero where it is too short
+	_, _ = io.ReadFull(file, start) // stays zero if the file is too short
 	return err == nil && info.Mode().Perm()&0o111 != 0 && (string(start) == elf.ELFMAG || string(start[:2]) == "#!")
 }
 
-// names reports whether a list names all of these types.
+// names reports whether a list contains all of these types.
 func (p primary) names(types []string) bool {
 	return !slices.ContainsFunc(types, func(kind string) bool { return !slices.Contains(p.types, kind) })
 }
 
-// Called returns why the runtime would not call the plugin, nil if it would.
+// Called returns nil if the runtime would call the plugin, and otherwise the reason.
 func (n Net) Called() error {
 	found, err := n.load(true)
 	if err == nil && len(found.sets) == 0 {

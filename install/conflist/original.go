@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// originalSuffix is the suffix that releases before 0.4 gave to a plain configuration of
-// another program, of which they made a list. No runtime loads a file with it.
+// originalSuffix is the suffix of plain configurations of other programs that releases before 0.4
+// renamed and converted to lists. No runtime loads a file with this suffix.
 const originalSuffix = ".capture-cni-original"
 
 // hasOriginal reports whether an earlier release renamed a plain configuration.
@@ -22,9 +22,9 @@ func hasOriginal(net Net) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, originalSuffix) })
 }
 
-// restoreOriginal restores a plain configuration that an earlier release renamed. The list
-// that was made of it follows: the runtime prefers the plain file. What its owner has
-// written since stays, and so does the original then.
+// restoreOriginal restores a plain configuration that an earlier release renamed. The caller then
+// removes the list that the release made of it. Until then, the runtime prefers the plain file. If the
+// file's owner has written other content since, restoreOriginal changes nothing and returns an error.
 func restoreOriginal(net Net, conf string) error {
 	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
 	text, err := net.Read(original)
@@ -53,7 +53,7 @@ func restoreOriginal(net Net, conf string) error {
 	return net.Rename(original, conf)
 }
 
-// isMadeOf reports whether a list is what an earlier release made of a plain configuration.
+// isMadeOf reports whether an earlier release made a list of a plain configuration.
 func isMadeOf(net Net, list []byte, conf string) bool {
 	text, err := net.Read(conf)
 	if err != nil {

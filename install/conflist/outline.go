@@ -11,36 +11,36 @@ import (
 	"strings"
 )
 
-// Outline holds the keys of a list that CNI defines and that can hold no secret.
-// Values of all other keys are left out.
+// Outline contains the keys of a list that CNI defines and that can't contain a secret. It omits the
+// values of all other keys.
 type Outline struct {
 	Name         string          `json:"name"`
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	DisableCheck bool            `json:"disableCheck,omitempty"`
 	Plugins      []PluginOutline `json:"plugins"`
-	LeftOut      int             `json:"leftOut,omitempty"` // plugins beyond maxPlugins
-	Fault        string          `json:"fault,omitempty"`   // why libcni would not load it
+	LeftOut      int             `json:"leftOut,omitempty"` // number of plugins beyond maxPlugins
+	Fault        string          `json:"fault,omitempty"`   // why libcni would not load the list
 }
 
-// PluginOutline is one entry of a list, in its order.
+// PluginOutline describes one entry of a list, in the list's order.
 type PluginOutline struct {
 	Type         string   `json:"type"`
-	Capabilities []string `json:"capabilities,omitempty"` // names only
-	LeftOut      int      `json:"leftOut,omitempty"`      // capabilities beyond maxCapabilities
+	Capabilities []string `json:"capabilities,omitempty"` // only the names
+	LeftOut      int      `json:"leftOut,omitempty"`      // number of capabilities beyond maxCapabilities
 
-	// Own is the text of an entry of ours, nil for another plugin's.
+	// Own is the text of our entry, or nil for another plugin's entry.
 	Own json.RawMessage `json:"-"`
 }
 
-// Limits of an Outline. Lists on real nodes have a tenth of that.
+// Limits of an Outline. They are ten times larger than lists on real nodes.
 const (
 	maxPlugins      = 64
 	maxCapabilities = 32
 	maxName         = 128
 )
 
-// OutlineOf reads as much as it can of a list, or of a plain configuration as a
-// list of one plugin. Errors quote none of the text.
+// OutlineOf describes as much as possible of a list. It treats a plain configuration as a list with one
+// plugin. Errors quote none of the text.
 func OutlineOf(text []byte) (Outline, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -53,7 +53,7 @@ func OutlineOf(text []byte) (Outline, error) {
 		entries = []json.RawMessage{text}
 	}
 	o := Outline{Name: nameIn(fields["name"]), CNIVersion: nameIn(fields["cniVersion"]), LeftOut: max(0, len(entries)-maxPlugins)}
-	_ = json.Unmarshal(fields["disableCheck"], &o.DisableCheck) // another type counts as absent
+	_ = json.Unmarshal(fields["disableCheck"], &o.DisableCheck) // a value of another type counts as absent
 	for _, entry := range entries[:len(entries)-o.LeftOut] {
 		o.Plugins = append(o.Plugins, pluginOutlineOf(entry))
 	}
@@ -67,7 +67,7 @@ func OutlineOf(text []byte) (Outline, error) {
 
 func pluginOutlineOf(entry json.RawMessage) PluginOutline {
 	var fields, capabilities map[string]json.RawMessage
-	_ = json.Unmarshal(entry, &fields) // another type counts as absent
+	_ = json.Unmarshal(entry, &fields) // a value of another type counts as absent
 	_ = json.Unmarshal(fields["capabilities"], &capabilities)
 	names := slices.Sorted(maps.Keys(capabilities))
 	p := PluginOutline{Type: nameIn(fields["type"]), LeftOut: max(0, len(names)-maxCapabilities)}
@@ -80,17 +80,17 @@ func pluginOutlineOf(entry json.RawMessage) PluginOutline {
 	return p
 }
 
-// notShown replaces a value that has not the form of a name.
+// notShown replaces a value that does not have the form of a name.
 const notShown = "(not a name, not shown)"
 
 func nameIn(raw json.RawMessage) string {
 	var text string
-	_ = json.Unmarshal(raw, &text) // another type counts as absent
+	_ = json.Unmarshal(raw, &text) // a value of another type counts as absent
 	return Shown(text)
 }
 
-// Shown returns a text in the form of a name or a version unchanged, and a
-// placeholder for any other: https://www.cni.dev/docs/spec/#configuration-format.
+// Shown returns a text that has the form of a name or a version unchanged, and a placeholder for any
+// other text. See https://www.cni.dev/docs/spec/#configuration-format.
 func Shown(text string) string {
 	if len(text) > maxName || strings.Trim(text, nameCharacters) != "" {
 		return notShown
@@ -100,14 +100,14 @@ func Shown(text string) string {
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// withoutContent returns an error that does not quote the text that could not be
-// read. Errors go to logs and support archives, and the text may hold secrets.
+// withoutContent returns an error that does not quote the text that could not be parsed, because errors
+// go to logs and support archives, and the text may contain secrets.
 func withoutContent(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON at byte %d", syntax.Offset)
 	}
 	if form, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		kind, _, _ := strings.Cut(form.Value, " ") // after it comes a number's literal
+		kind, _, _ := strings.Cut(form.Value, " ") // a number's literal may follow
 		return fmt.Errorf("not of the expected form: a JSON %s where another type is expected", kind)
 	}
 	return errors.New("libcni can't load it: expected a name, a cniVersion, true or false for disableCheck, and plugins that each have a type")

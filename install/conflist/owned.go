@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// fromConf returns a list with a plain .conf as its only plugin, so that With can
-// add our entry. It keeps the name, by which IPAM plugins store their leases.
+// fromConf returns a list with a plain .conf as its only plugin, so that With can add our entry. The
+// list has the same name, by which IPAM plugins store their leases.
 func fromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
@@ -26,20 +26,19 @@ func fromConf(conf []byte) ([]byte, error) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(list) // of values that were just read
+	_ = encoder.Encode(list) // the values were just decoded
 	return out.Bytes(), nil
 }
 
-// sourceKey is the key by which an embedding list names its source. Runtimes
-// ignore unknown keys.
+// sourceKey is the key by which an embedding list names its source. Runtimes ignore unknown keys.
 const sourceKey = "capture-cni.io/source"
 
-// source returns a file's name and the hash of its content.
+// source returns a text with a file's name and the hash of its content.
 func source(file string, text []byte) string {
 	return fmt.Sprintf("%s sha256:%x", file, sha256.Sum256(text))
 }
 
-// sourceOf returns the source of an embedding list, empty for any other list.
+// sourceOf returns the source of an embedding list, or "" for any other list.
 func sourceOf(list []byte) string {
 	var fields map[string]json.RawMessage
 	var source string
@@ -49,15 +48,14 @@ func sourceOf(list []byte) string {
 	return source
 }
 
-// embed returns a copy of the primary list with our entry and without istio-cni's, which
-// captures the same pods. With ambient mode enabled, istio-cni stays: ambient pods need it.
-// The copy names its source.
+// embed returns a copy of the primary list with our entry and the source. The copy lacks istio-cni,
+// which captures the same pods, unless its ambient mode is enabled, because ambient pods need it.
 func embed(primary *List, source string, entry []byte) ([]byte, error) {
 	text, err := primary.without(func(p Plugin) bool { return p.IsIstioCNI() && !p.Ambient }).With(entry)
 	if err != nil {
 		return nil, err
 	}
 	brace := bytes.IndexByte(text, '{') + 1
-	encoded, _ := json.Marshal(source) // a string has no error
+	encoded, _ := json.Marshal(source) // a string can always be encoded
 	return slices.Concat(text[:brace], fmt.Appendf(nil, "\n  %q: %s,", sourceKey, encoded), text[brace:]), nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// owned writes a conflist of the agent's own that embeds the primary one as it is now. While
-// that is missing or incomplete, the outdated list stays.
+// owned writes the agent's own conflist, which embeds the current primary list. While the primary list
+// is missing or incomplete, the outdated file stays.
 type owned struct{ file }
 
 func embedding(net Net, entry []byte) ([]byte, error) {
@@ -39,7 +39,7 @@ func (o owned) Fault(net Net, entry []byte) error {
 	return nil
 }
 
-// CheckMaxConfNum refuses mode owned if the runtime would load the primary list next to
+// CheckMaxConfNum refuses mode owned if the runtime would also load the primary list, in addition to
 // the agent's.
 func CheckMaxConfNum(mode report.Mode, most *int, source string) error {
 	if mode == report.Owned && most != nil && *most != 1 {

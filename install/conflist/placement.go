@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Waiting is a reason why the agent must wait. It resolves without the operator.
+// Waiting is the reason why the agent must wait. It disappears without the operator.
 type Waiting string
 
 func (w Waiting) Error() string { return string(w) }
@@ -22,19 +22,19 @@ func IsWaiting(err error) bool {
 	return ok
 }
 
-// Placement is one way to add the entry to the runtime's CNI configuration. Its
-// methods take the directory of conflists.
+// Placement is a way to add the entry to the runtime's CNI configuration. Its methods get the directory
+// of conflists.
 type Placement interface {
-	// Fault returns why the entry is missing or outdated.
+	// Fault returns why the entry is missing or outdated, or nil.
 	Fault(net Net, entry []byte) error
 
-	// Place writes the entry unless it is up to date.
+	// Place writes the entry, unless it is up to date.
 	Place(net Net, entry []byte) error
 
 	// Found reports whether Remove would remove anything.
 	Found(net Net) (bool, error)
 
-	// Remove removes the entry. A missing one is no error.
+	// Remove removes the entry. It succeeds if there is no entry.
 	Remove(net Net) error
 }
 
@@ -45,13 +45,13 @@ var placements = map[report.Mode]Placement{
 	report.DropIn: dropIn{},
 	report.Insert: inserted{},
 	report.Owned:  owned{file{OwnedName, embedding}},
-	report.Multus: file{dropInName, func(_ Net, entry []byte) ([]byte, error) { // to which network attachments refer
+	report.Multus: file{dropInName, func(_ Net, entry []byte) ([]byte, error) { // network attachments refer to this file
 		return Indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...)), nil
 	}},
 	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
 }
 
-// file writes the entry into a file of the agent's own in the runtime's directory.
+// file is the placement that writes the entry into a file of its own in the runtime's directory.
 type file struct {
 	name    string
 	content func(net Net, entry []byte) ([]byte, error)
@@ -77,12 +77,12 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns why the runtime would not call the plugin with the entry; with Auto, in
-// each mode that it chooses from.
+// Fault returns why the runtime would not call the plugin with the entry, or nil. For Auto, it returns
+// nil if the entry is correct in any mode that Auto can choose.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {
-		modes = []report.Mode{report.DropIn, report.Insert, report.Owned, WithoutDropIn(net)} // the last one has the reason
+		modes = []report.Mode{report.DropIn, report.Insert, report.Owned, WithoutDropIn(net)} // the last mode's error is returned
 	}
 	for _, mode := range modes {
 		if err = In(mode).Fault(net, entry); err == nil {
@@ -105,7 +105,7 @@ func IsPlaced(net Net) (bool, error) {
 	return false, nil
 }
 
-// RemoveExcept removes the entries of all modes but one; "" for none.
+// RemoveExcept removes the entries of all modes except one. If kept is "", it removes all.
 func RemoveExcept(net Net, kept report.Mode) error {
 	var errs []error
 	for mode, placement := range placements {
@@ -116,7 +116,7 @@ func RemoveExcept(net Net, kept report.Mode) error {
 	return errors.Join(errs...)
 }
 
-// FileFault returns why a file of the agent's own does not have the content.
+// FileFault returns why a file of the agent's own does not have the desired content, or nil.
 func FileFault(directory *host.Dir, name string, want []byte) error {
 	current, err := directory.Read(name)
 	if err == nil && !bytes.Equal(current, want) {

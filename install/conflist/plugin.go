@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// checkPlugin returns why libcni can't load the configuration of one plugin from a
-// network's directory. The error quotes none of its content.
+// checkPlugin returns why libcni can't load the configuration of one plugin from a network's directory,
+// or nil. The error quotes none of its content.
 func checkPlugin(text []byte) error {
 	_, err := libcni.NetworkPluginConfFromBytes(text)
 	if err == nil {
@@ -24,14 +24,14 @@ func checkPlugin(text []byte) error {
 	return withoutContent(err)
 }
 
-// auxiliary is what a configuration of Multus says of its auxiliary chain.
+// auxiliary contains the keys of a Multus configuration that concern its auxiliary chain.
 type auxiliary struct {
 	Type  string `json:"type"`
 	Chain string `json:"auxiliaryCNIChainName"`
 }
 
-// CheckAuxiliaryChain returns why pods of a network would not go through the auxiliary
-// chain of Multus with this name. The text is that of a list, or of a plain configuration.
+// CheckAuxiliaryChain returns why pods of a network would not go through Multus' auxiliary chain with
+// this name, or nil. The text is a list or a plain configuration.
 func CheckAuxiliaryChain(text []byte, name string) error {
 	var network struct {
 		auxiliary

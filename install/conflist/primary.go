@@ -16,20 +16,20 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// primary is a list that the runtime would load without the agent.
+// primary is a list that the runtime would load if there were no agent.
 type primary struct {
 	File  string
 	text  []byte
 	List  *List
-	types []string // of all plugins that the runtime would call, those of drop-ins too
+	types []string // of all plugins that the runtime would call, including drop-ins
 	alone string   // why the agent leaves the file alone; "" if it may edit it
-	conf  bool     // a plain configuration, of which List was made
+	conf  bool     // List was made of a plain configuration
 }
 
 // OwnedName sorts before the files of all known installers.
 const OwnedName = "00-capture-cni.conflist"
 
-// FindPrimary returns the list that the runtime would load without the agent.
+// FindPrimary returns the list that the runtime would load if there were no agent.
 func FindPrimary(net Net) (primary, error) {
 	found, err := Primaries(net)
 	if err != nil {
@@ -38,7 +38,7 @@ func FindPrimary(net Net) (primary, error) {
 	return found[0], found[0].CheckVersion()
 }
 
-// Primaries returns the lists one of which the runtime would load without the agent.
+// Primaries returns the lists of which the runtime would load one if there were no agent.
 func Primaries(net Net) (found []primary, err error) {
 	choices, err := net.load(false)
 	if err != nil {
@@ -65,7 +65,7 @@ func Primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
-// eachPrimary calls do with each of these lists to which the entry can be added in a mode.
+// eachPrimary calls do with each of these lists that accepts an entry in this mode.
 func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	found, err := Primaries(net)
 	for _, p := range found {
@@ -78,8 +78,8 @@ func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	return err
 }
 
-// WithoutDropIn returns the mode of Auto where the runtime loads no drop-in: Owned where the agent
-// must leave a file alone, or an earlier release did not.
+// WithoutDropIn returns the mode that Auto chooses if the runtime does not load drop-ins. It is Owned
+// if the agent must not change a file, or if an earlier release changed one, and otherwise Insert.
 func WithoutDropIn(net Net) report.Mode {
 	found, _ := Primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
@@ -88,8 +88,8 @@ func WithoutDropIn(net Net) report.Mode {
 	return report.Insert
 }
 
-// read reads a list as libcni does; without own, as if our drop-in were missing. The error is
-// one of Waiting if the runtime can't load the list.
+// read reads a list as libcni does. If own is false, it ignores our drop-in. The error is Waiting if
+// the runtime can't load the list.
 func (n Net) read(name string, own bool) (p primary, err error) {
 	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
 	link, err := n.Link(name)
@@ -125,7 +125,7 @@ func (p *primary) parse() (err error) {
 	text, incomplete := p.text, error(nil)
 	if p.conf {
 		incomplete = checkPlugin(text)
-		text, _ = fromConf(text) // its error is among those of CheckPlugin
+		text, _ = fromConf(text) // CheckPlugin returns the same errors
 	} else if _, err := libcni.NetworkConfFromBytes(text); err != nil {
 		_, incomplete = Parse(text)
 	}
@@ -141,14 +141,14 @@ func (p *primary) parse() (err error) {
 	return nil
 }
 
-// isFile reports whether a file can be read by a name. os.Root does not tell a file from a
-// missing directory by ENOTDIR.
+// isFile reports whether a file can be read by a name. It is necessary because os.Root returns the same
+// error for a missing directory and for a file in its place.
 func (n Net) isFile(name string) bool {
 	_, err := n.Read(name)
 	return err == nil
 }
 
-// readDropIns adds the plugins of the directory that is named after the network.
+// readDropIns adds the plugins in the directory that is named after the network.
 func (n Net) readDropIns(p *primary, own bool) error {
 	if p.conf || p.List.LoadOnlyInlinedPlugins || n.Runtime.IgnoresDropIns() {
 		return nil
@@ -179,7 +179,7 @@ func (n Net) readDropIns(p *primary, own bool) error {
 	return err
 }
 
-// Accepts returns why the entry can't be added in a mode, nil if it can.
+// Accepts returns nil if the entry can be added in this mode, and otherwise the reason.
 func (p primary) Accepts(mode report.Mode) error {
 	switch {
 	case p.conf && mode == report.DropIn, p.alone != "" && mode == report.Insert:
@@ -193,8 +193,8 @@ func (p primary) Accepts(mode report.Mode) error {
 
 func (p primary) isLoopback() bool { return slices.Equal(p.types, []string{"loopback"}) }
 
-// CheckVersion refuses lists in which the entry would break every pod: versions without
-// chained plugins, or newer ones than the plugin supports.
+// CheckVersion refuses lists in which the entry would break every pod, because their version has no
+// chained plugins, or is newer than the plugin supports.
 func (p primary) CheckVersion() error {
 	if p.List.CNIVersion == "" {
 		return fmt.Errorf("%s has no cniVersion, which means 0.1.0 without chained plugins: set 0.3.0 or newer", p.File)
@@ -209,7 +209,7 @@ func (p primary) CheckVersion() error {
 	return nil
 }
 
-// Owner returns the type of the list's first plugin, as a hint at who writes it.
+// Owner returns the type of the list's first plugin, which shows what program probably writes the list.
 func (p primary) Owner() string {
 	for _, plugin := range p.List.Plugins {
 		if plugin.Type != PluginType {
