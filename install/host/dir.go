@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host changes files of the node. A crash at any moment leaves the whole
-// old file or the whole new one. It follows no link out of the given directory. It makes
-// the agent's sockets as well, which only the agent's user can open.
+// Package host changes files of the node. After a crash at any moment, either the whole old file or the
+// whole new one exists. It follows no link out of the given directory. It also creates the agent's
+// sockets, which only the agent's user can open.
 package host
 
 import (
@@ -47,7 +47,7 @@ func (d *Dir) Path() string { return d.path }
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// Sub opens a subdirectory. With create, it creates a missing one.
+// Sub opens a subdirectory. If it is missing and create is set, Sub creates it.
 func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 	if create {
 		if err := d.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -61,7 +61,7 @@ func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 	return &Dir{root: root, path: d.path + "/" + name}, nil
 }
 
-// Has reports whether the directory contains a file of the name.
+// Has reports whether the directory contains a file of this name.
 func (d *Dir) Has(name string) (bool, error) {
 	_, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,12 +73,12 @@ func (d *Dir) Has(name string) (bool, error) {
 	return true, nil
 }
 
-// Names returns the names of all entries but subdirectories, sorted.
+// Names returns the sorted names of all entries except subdirectories.
 func (d *Dir) Names() ([]string, error) {
 	return d.list(func(entry fs.DirEntry) bool { return !entry.IsDir() })
 }
 
-// Directories returns the names of the subdirectories, sorted.
+// Directories returns the sorted names of the subdirectories.
 func (d *Dir) Directories() ([]string, error) { return d.list(fs.DirEntry.IsDir) }
 
 func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
@@ -95,7 +95,7 @@ func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	return names, nil
 }
 
-// Remove deletes a file. A missing file is no error.
+// Remove deletes a file. It succeeds if the file is missing.
 func (d *Dir) Remove(name string) error {
 	if has, err := d.Has(name); err != nil || !has {
 		return err
@@ -115,8 +115,8 @@ func (d *Dir) RemoveDir(name string) error {
 	return err
 }
 
-// TriggerWatch creates and deletes a temporary file, so that a runtime that watches
-// the directory reads it again. A change in a subdirectory triggers no such watch.
+// TriggerWatch creates and deletes a temporary file, so that a runtime that watches the directory reads
+// it again. A change in a subdirectory does not trigger such a watch.
 func (d *Dir) TriggerWatch() error {
 	temp := tempName()
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -129,15 +129,15 @@ func (d *Dir) TriggerWatch() error {
 	return nil
 }
 
-// Rename renames a file. It fails if there is one of the new name.
+// Rename renames a file. It fails if a file with the new name exists.
 func (d *Dir) Rename(from, to string) error {
 	if err := d.root.Link(from, to); err != nil {
 		return fmt.Errorf("renaming in %s: %w", d.path, err)
 	}
-	return errors.Join(d.sync(), d.Remove(from)) // a crash leaves both names, never none
+	return errors.Join(d.sync(), d.Remove(from)) // after a crash, at least one of the names exists
 }
 
-// Link returns where a link leads, "" for what is no link.
+// Link returns the path to which a link leads, or "" for a file that is no link.
 func (d *Dir) Link(name string) (string, error) {
 	target, err := d.root.Readlink(name)
 	if errors.Is(err, syscall.EINVAL) {
@@ -149,8 +149,8 @@ func (d *Dir) Link(name string) (string, error) {
 	return target, nil
 }
 
-// IsDeleted reports whether a directory was deleted while something keeps it at the
-// path, as a container's mount does.
+// IsDeleted reports whether a directory was deleted but still exists at the path, because a container's
+// mount keeps it.
 func IsDeleted(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -173,13 +173,13 @@ func (d *Dir) sync() error {
 	return errors.Join(err, directory.Close())
 }
 
-// tempPrefix is the prefix of temporary files. Runtimes load no file without the
-// suffix of a network configuration.
+// tempPrefix is the prefix of temporary files. They do not have the suffix of a network configuration,
+// so runtimes do not load them.
 const tempPrefix = ".capture-cni-tmp-"
 
 func tempName() string { return tempPrefix + rand.Text() }
 
-// IsTemp reports whether a file of this name is a temporary one.
+// IsTemp reports whether a name is that of a temporary file.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
 // ClearTemps deletes the temporary files that a killed process left.
@@ -201,8 +201,9 @@ func (d *Dir) ClearTemps() error {
 // ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("another process holds the directory's lock")
 
-// TryLock locks the directory, or returns ErrLocked at once. The kernel releases
-// the lock when the process ends. It needs no lock file, so it works on a full disk.
+// TryLock locks the directory. If another process holds the lock, it returns ErrLocked at once. The
+// kernel releases the lock when the process ends. No lock file is needed, so TryLock works on a full
+// disk.
 func (d *Dir) TryLock() (io.Closer, error) {
 	directory, err := d.root.Open(".")
 	if err != nil {

@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead is the most bytes that are read of one file. Configurations, credentials and
-// records of owners take a few KiB.
+// maxRead limits the bytes that are read of one file. Configurations, credentials and records of owners
+// have a few KiB.
 const maxRead = 4 << 20
 
-// ErrNotRegular is the error for what can't be read: a pipe, a directory, a device.
+// ErrNotRegular is the error for a path that is not a regular file, such as a pipe, a directory or a
+// device.
 var ErrNotRegular = errors.New("not a regular file")
 
 var errTooLarge = errors.New("larger than 4 MiB")
 
-// IsAbsent reports whether an error says that no regular file is there.
+// IsAbsent reports whether an error means that no regular file exists at a path.
 func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) }
 
-// readOnly opens a file without waiting: a pipe without a writer would never open.
+// readOnly opens a file without waiting. Otherwise, opening a pipe without a writer would wait forever.
 const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 
 // Open opens a regular file for reading.
@@ -50,8 +51,9 @@ func (d *Dir) Open(name string) (*os.File, error) {
 // Read returns a regular file's content.
 func (d *Dir) Read(name string) ([]byte, error) { return readAll(d.Open(name)) }
 
-// regular closes what is no regular file. Other programs of the node can put anything into
-// a directory that they share with the agent: a pipe would hold it for ever.
+// regular returns a file if it is a regular file, and otherwise closes it. Other programs can create
+// any kind of file in a directory that they share with the agent, and reading a pipe could block
+// forever.
 func regular(file *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept stands for the permissions and the owner of the file that is replaced. A new file
-// gets mode 0600.
+// Kept means that the new file gets the permissions and the owner of the file that it replaces. If
+// there was no file, it gets mode 0600.
 const Kept fs.FileMode = 0
 
-// Ensure replaces a file of the agent's own, of mode 0600, unless it has the content.
+// Ensure replaces a file of the agent's own, with mode 0600, unless the file already has the content.
 func (d *Dir) Ensure(name string, content []byte) error {
 	if current, err := d.Read(name); err == nil && bytes.Equal(current, content) {
 		return nil
@@ -27,9 +27,9 @@ func (d *Dir) Ensure(name string, content []byte) error {
 	return d.Replace(name, bytes.NewReader(content), 0o600, nil)
 }
 
-// Replace writes a file atomically: it writes and syncs a temporary file in the
-// same directory, calls try, if not nil, with that file's path, and renames it. If
-// try returns an error, nothing has changed.
+// Replace writes a file atomically. It writes and syncs a temporary file in the same directory, calls
+// try, if not nil, with the temporary file's path, and renames the file. If try returns an error,
+// Replace changes nothing.
 func (d *Dir) Replace(name string, content io.Reader, perm fs.FileMode, try func(path string) error) error {
 	if err := d.write(name, content, perm, try); err != nil {
 		return err
@@ -60,11 +60,11 @@ func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(p
 	return d.root.Rename(temp, name)
 }
 
-// selinux is the extended attribute with a file's SELinux label.
+// selinux is the extended attribute that contains a file's SELinux label.
 const selinux = "security.selinux"
 
-// copyMetadata sets the new file's mode and owner, and copies the SELinux label of
-// the file that it replaces: a confined runtime can't read a file without it.
+// copyMetadata sets the new file's mode and owner, and copies the SELinux label of the old file,
+// because a confined runtime can't read a file without this label.
 func (d *Dir) copyMetadata(file *os.File, name string, perm fs.FileMode) error {
 	info, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -73,7 +73,7 @@ func (d *Dir) copyMetadata(file *os.File, name string, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	old, err := d.Open(name) // not a pipe by now
+	old, err := d.Open(name) // Open returns an error for a pipe
 	if err != nil {
 		return err
 	}
@@ -91,10 +91,10 @@ func copyLabel(from, to *os.File) error {
 	label := make([]byte, 256)
 	n, err := unix.Fgetxattr(int(from.Fd()), selinux, label)
 	if err != nil {
-		return nil // no SELinux, or no label
+		return nil // without SELinux, or without a label
 	}
 	err = unix.Fsetxattr(int(to.Fd()), selinux, label[:n], 0)
-	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // SELinux is off: the label has no effect
+	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // SELinux is off, so the label has no effect
 		return fmt.Errorf("setting the SELinux label: %w", err)
 	}
 	return nil

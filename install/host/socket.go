@@ -19,11 +19,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// MaxPath is the kernel's limit for the path of a socket, in bytes.
+// MaxPath is the kernel's limit for the length of a socket's path, in bytes.
 const MaxPath = 107
 
-// ListenStream makes a stream socket. Closing the listener keeps the file: until the
-// next agent replaces it, connections are refused.
+// ListenStream creates a stream socket. Closing the listener does not delete the file. Connections are
+// refused until the next agent replaces the file.
 func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 	return replace(path, func(unfinished string) (*net.UnixListener, error) {
 		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
@@ -35,8 +35,8 @@ func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 	})
 }
 
-// ListenDatagrams makes a datagram socket. The kernel passes the sender's
-// credentials with each datagram.
+// ListenDatagrams creates a datagram socket. The kernel passes the sender's credentials with each
+// datagram.
 func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
 	return replace(path, func(unfinished string) (*net.UnixConn, error) {
 		conn, err := (&net.ListenConfig{Control: ownerOnlyWithSenders}).ListenPacket(ctx, "unixgram", unfinished)
@@ -47,7 +47,7 @@ func ListenDatagrams(ctx context.Context, path string) (*net.UnixConn, error) {
 	})
 }
 
-// replace makes a socket under a temporary name, and renames the socket to path.
+// replace creates a socket under a temporary name, and then renames it to path.
 func replace[S io.Closer](path string, listen func(unfinished string) (S, error)) (made S, err error) {
 	if len(path) > MaxPath {
 		return made, fmt.Errorf("the path of the socket %s has %d bytes: expected at most %d", path, len(path), MaxPath)
@@ -70,7 +70,7 @@ var errRemoved = errors.New("the socket's file was removed")
 
 const (
 	checkInterval = time.Second     // between checks of a socket's paths
-	relistenPause = 5 * time.Second // after an attempt to listen failed, or another file took the socket's place
+	relistenPause = 5 * time.Second // after a failed attempt to listen, or if another file is in the socket's place
 )
 
 // endpoint is a *net.UnixListener or a *net.UnixConn.
@@ -79,9 +79,9 @@ type endpoint interface {
 	SetDeadline(at time.Time) error
 }
 
-// Serve listens until ctx ends, and again whenever the socket was lost. It calls lost with
-// the reason, unless the file was removed, and step, which accepts or reads until the socket's deadline, over and over.
-// The file stays when the agent ends: the next agent replaces it.
+// Serve listens until ctx ends, and again after the socket was lost. It calls step repeatedly. step
+// accepts or reads until the socket's deadline. Serve calls lost with the reason, except if the file
+// was removed. It does not delete the file when it ends, because the next agent replaces it.
 func Serve[S endpoint](
 	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
 ) {
@@ -131,8 +131,8 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 	return nil
 }
 
-// checkPath returns an error if a socket's path leads to another file than the one that
-// was made: errRemoved if there is none.
+// checkPath returns an error if a socket's path leads to another file than the socket, and errRemoved
+// if there is no file.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -146,8 +146,8 @@ func checkPath(path string, made os.FileInfo) error {
 	return nil
 }
 
-// Alias gives a socket another name, in a directory that it makes: a container that has
-// that directory alone reaches the socket. The directory must be on the same file system.
+// Alias gives a socket a second path, in a directory that it creates. So a container that mounts only
+// this directory reaches the socket. The directory must be on the same file system.
 func Alias(path, alias string) error {
 	unfinished, err := prepare(alias)
 	if err != nil {
@@ -159,8 +159,9 @@ func Alias(path, alias string) error {
 	return os.Rename(unfinished, alias)
 }
 
-// prepare makes the directory of a socket, and returns the name of an unfinished one there,
-// which does not exist. It is as long as the socket's own: it fits wherever that does.
+// prepare creates the directory of a socket, and returns a temporary path in this directory that does
+// not exist. The path is as long as the socket's own, so it never exceeds MaxPath if the socket's own
+// does not.
 func prepare(path string) (unfinished string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("making the directory of the socket: %w", err)
@@ -170,7 +171,7 @@ func prepare(path string) (unfinished string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := trust.CheckOwner(directory, info, 0o022); err != nil { // another user could replace the socket
+	if err := trust.CheckOwner(directory, info, 0o022); err != nil { // otherwise another user could replace the socket
 		return "", fmt.Errorf("%w; expected a directory of user %d, writable by its owner alone, such as 0755", err, os.Geteuid())
 	}
 	unfinished = path[:len(path)-1] + "~"
@@ -180,7 +181,7 @@ func prepare(path string) (unfinished string, err error) {
 	return unfinished, nil
 }
 
-// ownerOnly sets the mode of the socket's file before the file is made.
+// ownerOnly sets the mode of the socket's file before the file is created.
 func ownerOnly(_, _ string, raw syscall.RawConn) error {
 	return control(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
 }
