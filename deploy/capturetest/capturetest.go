@@ -92,7 +92,7 @@ type Test struct {
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
 	Namespace string                                                             // an existing namespace; if empty, each mode creates one
-	Nodes     []string                                                           // to test, or all; if empty, one of each kind, and at least two
+	Nodes     []string                                                           // or all; if empty, one of each kind, and at least two
 	Image     string                                                             // if empty, the agents' image
 	Modes     []Mode
 	Timeout   time.Duration // for the start of one pod
