@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credentials keeps on the node the kubeconfig, token and CA with which the plugin
-// reads pods while the agent does not answer.
+// Package credentials keeps the plugin's kubeconfig, token and CA on the node. The plugin uses them to
+// read pods while the agent does not answer.
 package credentials
 
 import (
@@ -30,15 +30,15 @@ const (
 	CAName    = "ca.crt"
 )
 
-// Names are the names of all files of the credentials.
+// Names returns the names of all files of the credentials.
 func Names() []string { return []string{config.KubeconfigName, TokenName, CAName} }
 
-// Settings are what the plugin reads pods with while the agent does not answer.
+// Settings describes the credentials.
 type Settings struct {
-	OnNode bool           // false: no credentials on the node, and no program to use them
-	Pod    capture.PodRef // the agent's own, for the canary that precedes their removal
+	OnNode bool           // if false, the node has no credentials, and no program that uses them
+	Pod    capture.PodRef // the agent's own pod, for the canary before the removal of credentials
 	kube.TokenSpec
-	Server string // URL of the API server, as the node reaches it
+	Server string // URL at which the node reaches the API server
 	CAFile string // in the agent's own file system
 }
 
@@ -46,31 +46,31 @@ type Settings struct {
 type Store struct {
 	settings    Settings
 	root        string   // where the agent sees the node's file system
-	directories []string // where credentials are written, in the order of preference
+	directories []string // directories for credentials, the preferred one first
 	api         *kube.Client
 	requests    requests
 }
 
-// New returns a Store that has requested no token. api may be nil where nothing is
-// written.
+// New returns a Store that has not requested a token yet. api may be nil if the Store will write
+// nothing.
 func New(root string, directories []string, settings Settings, api *kube.Client) *Store {
 	return &Store{settings: settings, root: root, directories: directories, api: api}
 }
 
-// at returns a path of the node as the agent sees it.
+// at returns the path at which the agent sees a path of the node.
 func (c *Store) at(path string) string { return filepath.Join(c.root, path) }
 
-// State is of the credentials on the node.
+// State describes the credentials on the node.
 type State struct {
-	Kubeconfig string // as the plugin sees it
+	Kubeconfig string // path that the plugin uses
 	Token      Lifetime
 	CAExpires  time.Time
-	Fallback   bool // in the run directory alone, which a reboot empties
+	Fallback   bool // only the run directory, which a reboot empties, has the credentials
 }
 
-// Ensure writes kubeconfig, token and CA where they are missing, differ or are due for
-// renewal. renew requests a new token whatever the old one's age. With an error, the
-// credentials on the node are still valid unless the returned secrets are zero.
+// Ensure writes the kubeconfig, token and CA that are missing, differ or are due for renewal. renew
+// requests a new token, whatever the age of the current one is. If Ensure returns an error, the
+// credentials on the node are still valid, unless the returned State is zero.
 func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	ca, err := host.ReadFile(c.settings.CAFile)
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	return State{}, errors.Join(requestErr, err)
 }
 
-// FirstExpiry returns when the first of a bundle's certificates expires, zero if it
-// contains none.
+// FirstExpiry returns the expiry of the first certificate in a bundle that expires, or zero if the
+// bundle contains no certificate.
 func FirstExpiry(bundle []byte) (first time.Time) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)
@@ -104,16 +104,16 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 	return first
 }
 
-// freshToken returns the current token, or a new one after half of its lifetime or if it is
-// bound to another Node, as in a copy of that node's disk. If the request fails, or must
-// wait after an earlier one, it returns the error and the current token while that is
-// valid. An error with a new token is about the clocks.
+// freshToken returns the current token. It requests a new one after half of the token's lifetime, and
+// if the token is bound to another Node, as in a copy of that node's disk. If the request fails, or
+// must wait after an earlier request, freshToken returns the error, and the current token while that is
+// valid. If it returns a new token with an error, the error is about the clocks.
 func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
 	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
-		// The times of the current token show whether the clock was set back. Without such a
-		// fault, the assignment also clears an earlier one.
+		// The times of the current token show whether the clock was set back. If it was not, this
+		// assignment clears an earlier error.
 		c.requests.clocks = valid.clockFault(now)
 		return current, valid, c.requests.clocks
 	}
@@ -137,8 +137,8 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 	return "", Lifetime{}, c.requests.fault()
 }
 
-// isOfAnotherNode reports whether a token is bound to another Node than this agent's:
-// it ends with that one.
+// isOfAnotherNode reports whether a token is bound to another Node than this agent's. Such a token
+// becomes invalid with the other Node.
 func (c *Store) isOfAnotherNode(token string) bool {
 	bound, own := boundNode(token), c.settings.Node
 	return bound != "" && own != "" && bound != own
@@ -158,7 +158,8 @@ func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
 	return directory, token, valid
 }
 
-// write replaces files that differ. The kubeconfig comes last, as it refers to the others.
+// write replaces files that differ. It writes the kubeconfig last, because the kubeconfig names the
+// other files.
 func (c *Store) write(directory string, ca []byte, token string) (err error) {
 	dir, err := host.MakeDir(c.at(directory))
 	if err != nil {
@@ -197,8 +198,8 @@ func (c *Store) kubeconfig(directory string) ([]byte, error) {
 	return text, nil
 }
 
-// IsRejected reports whether the API server rejects the plugin's token, as it does
-// after its signing key was replaced.
+// IsRejected reports whether the API server rejects the plugin's token, for example after its signing
+// key was replaced.
 func (c *Store) IsRejected(ctx context.Context) bool {
 	_, token, _ := c.CurrentToken()
 	rejected := token != "" && kube.RejectsToken(ctx, c.settings.Server, c.settings.CAFile, token)
@@ -208,11 +209,11 @@ func (c *Store) IsRejected(ctx context.Context) bool {
 	return rejected
 }
 
-// Requested returns how many tokens the Store has got from the API server.
+// Requested returns the number of tokens that the Store has got from the API server.
 func (c *Store) Requested() int { return c.requests.issued }
 
-// Due returns when the next token should be requested: once the current one is at half of
-// its life, and no earlier than the pause after a failed request ends.
+// Due returns the time of the next request for a token, after half of the current token's life. After a
+// failed request, it is not before the end of the pause.
 func (c *Store) Due(current State) time.Time {
 	if due := current.Token.renewal(); due.After(c.requests.next) {
 		return due
@@ -220,12 +221,12 @@ func (c *Store) Due(current State) time.Time {
 	return c.requests.next
 }
 
-// ClockFault returns an error while the clocks of node and API server are far apart, as
-// the last token shows.
+// ClockFault returns an error if the last token shows that the clocks of node and API server differ too
+// much.
 func (c *Store) ClockFault() error { return c.requests.clocks }
 
-// Fault returns why the plugin can't read a pod with the credentials on the node, and
-// the kubeconfig that it would use.
+// Fault returns the kubeconfig that the plugin would use, and an error if the plugin can't read a pod
+// with the credentials on the node.
 func (c *Store) Fault() (kubeconfig string, err error) {
 	kubeconfig = c.directories[0] + "/" + config.KubeconfigName
 	directory, token, valid := c.CurrentToken()

@@ -8,35 +8,36 @@ import (
 	"time"
 )
 
-// Pauses between requests of tokens. Every node asks the same API server.
+// Pauses between requests for tokens. They are necessary because all nodes send requests to the same
+// API server.
 const (
 	minRequestPause = time.Second
 	maxRequestPause = time.Minute
-	longPause       = 5 * time.Minute // after tokens that are of no use
+	longPause       = 5 * time.Minute // after tokens that can't be used
 	minClockFault   = time.Minute
 )
 
 // requests decides when the next token may be requested.
 type requests struct {
-	issued           int       // in all
+	issued           int       // number of all tokens
 	failed, rejected int       // in a row
-	next             time.Time // not before
+	next             time.Time // earliest time of the next request
 	err              error     // of the last request
-	clocks           error     // why the last token is due at once
+	clocks           error     // why the last token is due for renewal at once
 }
 
-// isDue reports whether a token may be requested.
+// isDue reports whether a request for a token is permitted now.
 func (r *requests) isDue(now time.Time) bool { return !now.Before(r.next) }
 
-// recordFailure records a request that failed.
+// recordFailure records a failed request.
 func (r *requests) recordFailure(now time.Time, err error) {
 	r.failed++
 	r.err = err
 	r.next = now.Add(pause(r.failed, maxRequestPause))
 }
 
-// recordToken records a new token, which replaced one that the API server rejected or
-// one that was due.
+// recordToken records a new token. rejected reports whether the API server had rejected the token
+// before it.
 func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	r.issued++
 	r.failed, r.err, r.clocks, r.next = 0, nil, valid.clockFault(now), time.Time{}
@@ -66,8 +67,8 @@ func pause(attempts int, limit time.Duration) time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// clockFault returns an error if a new token was issued so far from now that it is due
-// for renewal at once, or would be only after it has expired.
+// clockFault returns an error if the times of a new token show that this node's clock is wrong: the
+// token would be due for renewal at once, or only after it has expired.
 func (l Lifetime) clockFault(now time.Time) error {
 	limit := max(minClockFault, l.Expires.Sub(l.Issued)/2)
 	ahead := now.Sub(l.Issued)

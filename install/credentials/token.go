@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Lifetime is when a token was issued and when it expires, by its own claims.
+// Lifetime contains the times when a token was issued and when it expires, from the token's claims.
 type Lifetime struct{ Issued, Expires time.Time }
 
-// claims are what the agent reads of a service account's token.
+// claims are the claims of a service account's token that the agent uses.
 type claims struct {
 	Iat, Exp   int64
 	Kubernetes struct {
-		Node struct{ Name, UID string } // that the token is bound to, or its pod runs on; zero for none
+		Node struct{ Name, UID string } // to which the token is bound, or on which its pod runs; zero for none
 	} `json:"kubernetes.io"`
 }
 
-// readClaims returns the claims of a token (RFC 7519). It does not verify the token: the
-// API server does.
+// readClaims returns the claims of a token (RFC 7519). It does not verify the token, because the API
+// server does.
 func readClaims(token string) (read claims, err error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
@@ -51,21 +51,21 @@ func readLifetime(token string) (Lifetime, error) {
 	return Lifetime{time.Unix(c.Iat, 0), time.Unix(c.Exp, 0)}, nil
 }
 
-// boundNode returns the Node that a token is bound to, "" for none.
+// boundNode returns the name of the Node to which a token is bound, or "".
 func boundNode(token string) string {
-	c, _ := readClaims(token) // none is bound to a Node
+	c, _ := readClaims(token) // a text that is no token is not bound to a Node
 	return c.Kubernetes.Node.Name
 }
 
-// UIDByToken returns the UID of a Node, if a token of a pod there names it, as those of
-// Kubernetes 1.30 and later do; else "".
+// UIDByToken returns the UID of a Node, if the token of a pod on this Node contains it, as in
+// Kubernetes 1.30 and later. Otherwise it returns "".
 func UIDByToken(token, node string) string {
-	c, _ := readClaims(token) // no JWT names a Node
+	c, _ := readClaims(token) // a text that is no token names no Node
 	if c.Kubernetes.Node.Name != node {
 		return ""
 	}
 	return c.Kubernetes.Node.UID
 }
 
-// renewal returns when half of the lifetime is over.
+// renewal returns the time when half of the lifetime has passed.
 func (l Lifetime) renewal() time.Time { return l.Issued.Add(l.Expires.Sub(l.Issued) / 2) }
