@@ -15,17 +15,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Limits of what a record says, beyond those that its sender keeps.
+// Limits of a record's fields, in addition to those that the sender observes.
 const (
-	maxStamp = 128 // a comment of a rule in the kernel has 127 bytes at most
+	maxStamp = 128 // a rule's comment in the kernel has at most 127 bytes
 	maxStage = time.Hour
 )
 
-// errVersion is the error for a record of a newer or older plugin.
+// errVersion is the error for a record from a plugin of another version.
 var errVersion = errors.New("a record of another version")
 
-// ParseRecord decodes a record strictly: what it says becomes labels of metrics, names
-// of files and lines of a log.
+// ParseRecord decodes a record strictly, because its texts become labels of metrics, names of files and
+// lines of a log.
 func ParseRecord(document []byte) (record.Record, error) {
 	r, err := read(document)
 	if err != nil {
@@ -57,7 +57,7 @@ func read(document []byte) (r record.Record, err error) {
 	return r, fault(r)
 }
 
-// fault says which limit a record exceeds.
+// fault returns an error for the limit that a record exceeds, or nil.
 func fault(r record.Record) error {
 	sandbox, backend := record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend)
 	wrong := cmp.Or(record.CheckPod(r.Pod), sandbox, backend)
@@ -70,7 +70,7 @@ func fault(r record.Record) error {
 		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), record.MaxMessage)
 	case len(r.Warnings) > record.MaxWarnings || len(r.Notes) > record.MaxWarnings:
 		return fmt.Errorf("%d warnings and %d notes: expected at most %d of each", len(r.Warnings), len(r.Notes), record.MaxWarnings)
-	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // beyond, time.UnixNano is not defined
+	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // for other years, time.UnixNano is undefined
 		return fmt.Errorf("time %s: expected a year from 1970 to 2261", r.Time.Format(time.DateOnly))
 	}
 	for _, warning := range slices.Concat(r.Warnings, r.Notes) {

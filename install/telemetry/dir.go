@@ -13,10 +13,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// key returns the key that a record was written with, and whether the file is a
-// finished one.
+// key returns the key in a file's name, and whether the file is finished.
 func key(f record.File) (key string, ok bool) {
-	_, rest, _ := strings.Cut(f.Name, "-") // nothing without a dash
+	_, rest, _ := strings.Cut(f.Name, "-") // empty without a dash
 	return strings.CutSuffix(rest, record.Finished)
 }
 
@@ -29,7 +28,7 @@ func readFile(d *record.Dir, f record.File) (record.Record, error) {
 	return ParseRecord(document)
 }
 
-// document reads no more than a record can be.
+// document reads a record's file, up to the largest size of a record.
 func document(d *record.Dir, f record.File) ([]byte, error) {
 	file, err := host.OpenIn(d.Root, f.Name)
 	if err != nil {
@@ -39,8 +38,8 @@ func document(d *record.Dir, f record.File) ([]byte, error) {
 	return document, errors.Join(err, file.Close())
 }
 
-// ReadAll returns the records of a directory, from the oldest to the youngest. It
-// leaves out files that hold no record. Errors: fs.ErrNotExist.
+// ReadAll returns the records in a directory, from the oldest to the newest. It omits files that
+// contain no record. Errors: fs.ErrNotExist.
 func ReadAll(path string) (records []record.Record, err error) {
 	d, err := record.OpenDir(path)
 	if err != nil {
@@ -57,8 +56,7 @@ func ReadAll(path string) (records []record.Record, err error) {
 	return records, d.Close()
 }
 
-// ReplaySpool passes each document of a spool to take, the oldest first, and deletes
-// it.
+// ReplaySpool passes each document in a spool to take, the oldest first, and deletes it.
 func ReplaySpool(spool string, take func(document []byte)) error {
 	d, err := record.OpenDir(spool)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,24 +24,24 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Events posts Events on pods, in the pods' own namespaces.
+// Events posts Events about pods, in the pods' namespaces.
 type Events struct {
 	api     *kube.Client
 	node    string
-	watched func(capture.PodRef) bool // reports whether the watch of the node's pods has a pod
+	watched func(capture.PodRef) bool // reports whether the watch of the node's pods has found a pod
 	log     *slog.Logger
 	limit   *rate.Limiter
-	queue   chan subject // whose Events are due
+	queue   chan subject // subjects whose Events are due
 	dropped *droppedEvents
 
 	mu     sync.Mutex
 	events map[subject]*counted
 }
 
-// counted is an Event with its count so far.
+// counted is an Event with its current count.
 type counted struct {
 	corev1.Event
-	created bool // the API server has it
+	created bool // the API server has the Event
 	queued  bool
 }
 
@@ -53,7 +53,7 @@ type notice struct {
 	at      time.Time
 }
 
-// subject is what one Event is about: it counts further notices.
+// subject identifies an Event, which counts all notices with the same subject.
 type subject struct {
 	pod    capture.PodRef
 	reason string
@@ -63,23 +63,22 @@ type subject struct {
 const (
 	eventFailed   = "CaptureFailed"
 	eventWarning  = "CaptureWarning"
-	eventNote     = "CaptureNote" // the only ones that are no warnings
+	eventNote     = "CaptureNote" // the only reason whose Events are not warnings
 	eventRepaired = "CaptureRepaired"
 	eventMissing  = "CaptureMissing"
 )
 
-// Limits: a node on which every pod fails must not fill the API server.
+// These limits prevent that a node on which every pod fails overloads the API server.
 const (
 	eventsPerSecond = 1
 	eventsAtOnce    = 25
 	queueLength     = 256
 	postTimeout     = 5 * time.Second
-	eventLife       = time.Hour // default of the API server
-	maxMessage      = 1024      // limit of the API server
+	eventLife       = time.Hour // the API server's default
+	maxMessage      = 1024      // the API server's limit
 )
 
-// NewEvents returns Events of one node's pods that registers its metrics. Serve posts
-// them.
+// NewEvents returns Events about one node's pods, and registers its metrics. Serve posts the Events.
 func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
 		api: api, node: node, watched: watched, log: log,
@@ -90,8 +89,7 @@ func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool,
 	}
 }
 
-// Post queues the Events that a record calls for. When the queue is full they are
-// dropped and counted.
+// Post queues the Events for a record. If the queue is full, Post drops and counts them.
 func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
@@ -107,7 +105,8 @@ func (e *Events) Post(r record.Record) {
 	}
 }
 
-// eventOf returns reason and code of the Event for a record's message, "" for none.
+// eventOf returns the reason and code of the Event for a record's message, or "" if the message needs
+// no Event.
 func eventOf(r record.Record) (reason string, code report.Code) {
 	switch found := r.Verdict == Found; {
 	case r.Verdict == record.Failed:
@@ -124,8 +123,8 @@ func eventOf(r record.Record) (reason string, code report.Code) {
 	return reason, report.Code(r.Reason)
 }
 
-// enqueue counts a notice in its subject's Event. The Event is posted once for all
-// notices that come before its turn.
+// enqueue counts a notice in its subject's Event. The Event is posted once for all notices that arrive
+// before its turn.
 func (e *Events) enqueue(n notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,8 +149,8 @@ func (e *Events) enqueue(n notice) {
 	}
 }
 
-// forget deletes the Events that the API server has deleted, and others where there are
-// too many. Those in the queue stay.
+// forget removes the Events that the API server has deleted and, if there are too many, others. It
+// keeps those in the queue.
 func (e *Events) forget(now time.Time) {
 	for s, event := range e.events {
 		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {
@@ -160,7 +159,7 @@ func (e *Events) forget(now time.Time) {
 	}
 }
 
-// Serve posts Events until ctx ends, and summaries of those that were dropped.
+// Serve posts Events, and summaries of dropped Events, until ctx ends.
 func (e *Events) Serve(ctx context.Context) {
 	summary := time.NewTicker(summaryCheck)
 	defer summary.Stop()
@@ -176,7 +175,7 @@ func (e *Events) Serve(ctx context.Context) {
 				return
 			}
 			err := e.post(ctx, s)
-			if err != nil && !failing { // the first of a row
+			if err != nil && !failing { // log only the first of several failures in a row
 				e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
 			}
 			failing = err != nil
@@ -184,7 +183,7 @@ func (e *Events) Serve(ctx context.Context) {
 	}
 }
 
-// post creates the Event of a subject with the notices so far, or updates it.
+// post creates or updates the Event of a subject, with all its notices so far.
 func (e *Events) post(ctx context.Context, s subject) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
@@ -202,7 +201,7 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		event.Name = newName(s.pod.Name) // the API server has deleted it
+		event.Name = newName(s.pod.Name) // the API server has deleted the Event
 	}
 	if own, err := e.isOwn(ctx, s.pod); err != nil || !own {
 		return err
@@ -216,8 +215,8 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 	return err
 }
 
-// isOwn reports whether a pod exists and runs on this node. A record claims this, too, but
-// any process that reaches the socket could have written the record.
+// isOwn reports whether a pod exists and runs on this node. The record alone does not prove that,
+// because any process that reaches the socket could have sent it.
 func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil
@@ -229,7 +228,7 @@ func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	case err != nil:
 		return false, err
 	case ref.UID != "" && string(pod.UID) != ref.UID:
-		return false, nil // it has ended
+		return false, nil // the pod has ended
 	case e.node != "" && pod.Spec.NodeName != e.node:
 		e.log.Warn("a record is about a pod of another node; it gets no Event", "pod", ref.String(), "node", pod.Spec.NodeName)
 		return false, nil
@@ -237,7 +236,7 @@ func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	return true, nil
 }
 
-// newName returns a name of the form that client-go's recorder gives Events.
+// newName returns a name of the form that client-go's recorder gives to Events.
 func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
 // event returns an Event about a pod or a node.

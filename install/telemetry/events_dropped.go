@@ -26,20 +26,20 @@ const (
 const (
 	eventDropped = "CaptureEventsDropped"
 
-	// summaryInterval is the least time between two summaries, summaryCheck between two
-	// checks whether one is due.
+	// summaryInterval is the shortest time between two summaries. summaryCheck is the time between two
+	// checks whether a summary is due.
 	summaryInterval = 5 * time.Minute
 	summaryCheck    = 10 * time.Second
 )
 
-// droppedEvents are the Events that were not posted since the last summary.
+// droppedEvents counts the Events that were not posted since the last summary.
 type droppedEvents struct {
 	total *prometheus.CounterVec
 
 	mu      sync.Mutex
 	byCause map[string]int
-	first   time.Time // of those
-	last    time.Time // summary
+	first   time.Time // time of the first dropped Event
+	last    time.Time // time of the last summary
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
@@ -58,7 +58,7 @@ func (d *droppedEvents) count(cause string, now time.Time) {
 	d.byCause[cause]++
 }
 
-// summary returns a message about the Events that were dropped, "" until one is due.
+// summary returns a message about the dropped Events, or "" if no summary is due.
 func (d *droppedEvents) summary(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,8 +74,8 @@ func (d *droppedEvents) summary(now time.Time) string {
 	return message
 }
 
-// postSummary logs and posts a summary if one is due. A summary that can't be posted is
-// in the log alone.
+// postSummary logs and posts a summary if one is due. If posting fails, only the log contains the
+// summary.
 func (e *Events) postSummary(ctx context.Context, now time.Time) {
 	message := e.dropped.summary(now)
 	if message == "" {

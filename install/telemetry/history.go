@@ -15,15 +15,16 @@ import (
 // HistoryDirectory returns the directory of the history, next to the agent's socket.
 func HistoryDirectory(socket string) string { return filepath.Join(filepath.Dir(socket), "adds") }
 
-// Limits of the history, in pods and in bytes: several times what a node runs. The
+// Limits of the history, in pods and in bytes. They are several times larger than a node needs. The
 // records of the oldest ADDs are deleted first.
 const (
 	maxPods  = 1024
 	maxBytes = 4 << 20
 )
 
-// KeepRecord replaces the record of the same pod. That may have a later time: the clock may
-// have been set back. A record from the spool replaces no younger one. Errors: fs.ErrNotExist.
+// KeepRecord replaces the record of the same pod, even if the old record has a later time, because the
+// clock may have been set back. But a record from the spool does not replace a newer record. Errors:
+// fs.ErrNotExist.
 func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	uid := r.Pod.UID
 	if uid == "" {
@@ -43,14 +44,14 @@ func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	}
 	for _, file := range before {
 		if file.Name != name {
-			_ = d.Remove(file) // best effort: the pod's next ADD tries again
+			_ = d.Remove(file) // the pod's next ADD tries again
 		}
 	}
 	d.Prune(maxPods, maxBytes)
 	return nil
 }
 
-// filesOf returns the records of a pod, of which two agents may leave several.
+// filesOf returns the files with records of a pod. Two agents may leave several.
 func filesOf(d *record.Dir, uid string) []record.File {
 	return slices.DeleteFunc(d.Files(), func(f record.File) bool {
 		key, ok := key(f)
@@ -64,7 +65,7 @@ func LastRecord(dir, uid string) (record.Record, error) {
 	if err != nil {
 		return record.Record{}, err
 	}
-	defer func() { _ = d.Close() }() // it was only read
+	defer func() { _ = d.Close() }() // a failed close loses nothing, because the directory was only read
 	for _, file := range slices.Backward(filesOf(d, uid)) {
 		if r, err := readFile(d, file); err == nil {
 			return r, nil

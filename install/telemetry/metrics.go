@@ -28,7 +28,7 @@ func Metrics() []metrics.Metric {
 	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
 }
 
-// stageBuckets reach from a commit in a small pod to a lookup's whole budget.
+// stageBuckets range from a commit in a small pod to the longest lookup.
 var stageBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}
 
 func newAddMetrics(f *metrics.Factory) *addMetrics {
@@ -46,13 +46,13 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 	}
 	for _, verdict := range ofAdds() {
 		for _, reason := range Reasons(verdict) {
-			m.adds.WithLabelValues(string(verdict), string(reason)) // a rate needs a beginning
+			m.adds.WithLabelValues(string(verdict), string(reason)) // so that a rate has a beginning
 		}
 	}
 	return m
 }
 
-// Causes of a lost record.
+// Values of the label cause of discarded records.
 const (
 	causeVersion = "version"
 	causeForm    = "form"
@@ -66,14 +66,14 @@ func (m *addMetrics) observe(r record.Record) {
 	}
 }
 
-// showBuild replaces the labels of build_info: the plugin may have been replaced.
+// showBuild updates the labels of build_info, because the plugin may have been replaced.
 func (m *addMetrics) showBuild(plugin string) {
 	installed := "none"
 	if program, err := host.Open(plugin); err == nil {
 		if info, err := buildinfo.Read(program); err == nil {
 			installed = config.Version(info)
 		}
-		_ = program.Close() // nothing was written
+		_ = program.Close() // a failed close loses nothing, because nothing was written
 	}
 	m.build.Reset()
 	m.build.WithLabelValues(config.OwnVersion(), config.OwnVersion(), installed).Set(1)

@@ -8,12 +8,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// ofAdds are the verdicts of ADDs.
+// ofAdds returns the verdicts about ADDs.
 func ofAdds() []record.Verdict {
 	return []record.Verdict{record.Captured, record.Passed, record.Failed}
 }
 
-// Reasons are all of them, by verdict.
+// Reasons returns all reasons that a verdict can have.
 func Reasons(verdict record.Verdict) []capture.Reason {
 	switch verdict {
 	case record.Passed:

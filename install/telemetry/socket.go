@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listen makes the socket, and the directories next to it, accessible to root alone
-// from the first moment on. It replaces an older socket in one step.
+// listen creates the socket and the record directories next to it. Only root can access them, from
+// their creation on. It replaces an older socket by one rename.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	conn, err := host.ListenDatagrams(ctx, path)
 	if err != nil {
@@ -32,7 +32,7 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// makeDirectories makes the directories of records next to a socket.
+// makeDirectories creates the directories of records next to a socket.
 func makeDirectories(socket string) error {
 	for _, dir := range []string{record.Spool(socket), HistoryDirectory(socket)} {
 		if err := makePrivate(dir); err != nil {
@@ -42,12 +42,12 @@ func makeDirectories(socket string) error {
 	return nil
 }
 
-// kubeletsMode is that of a directory that the kubelet makes for a volume, as for the
-// guard's container.
+// kubeletsMode is the mode of a directory that the kubelet creates for a volume, such as the guard's.
 const kubeletsMode = 0o755
 
-// makePrivate makes a directory, or takes the rights of other users to read it. One in
-// which they could have written stays as it is: it is refused when it is opened.
+// makePrivate creates a directory, or removes other users' permission to read an existing one. It does
+// not change a directory in which other users could have written, because opening such a directory
+// returns an error.
 func makePrivate(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if !errors.Is(err, os.ErrExist) {
@@ -60,8 +60,7 @@ func makePrivate(dir string) error {
 	return errors.Join(root.Chmod(".", 0o700), root.Close())
 }
 
-// isOurs reports whether a record's sender is of the agent's own user: plugin and
-// guard are root, as the agent is.
+// isOurs reports whether a record's sender has the agent's own user. Plugin, guard and agent are root.
 func isOurs(control []byte) bool {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) != 1 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry receives the records of plugin and guard, and makes metrics, log lines
-// and Events of them, for which neither of the two waits. It keeps the record of each pod's
-// last ADD. A process that poses as the plugin can send anything, so each value is checked.
+// Package telemetry receives records of the plugin and the guard, which do not wait for it. It converts
+// the records to metrics, log lines and Events, and keeps the record of each pod's last ADD. It checks
+// each value, because a process that poses as the plugin can send anything.
 package telemetry
 
 import (
@@ -28,27 +28,27 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Settings are those of a Listener.
+// Settings contains the settings of a Listener.
 type Settings struct {
-	Socket  string // in the agent's own file system
-	Plugin  string // the installed binary
-	NetConf []byte // the operator's keys of the entry
+	Socket  string // path in the agent's file system
+	Plugin  string // path of the installed plugin
+	NetConf []byte // the operator's keys in the plugin's entry
 
-	Evict func(capture.PodRef) // requests an eviction, never blocks; nil to evict none
+	Evict func(capture.PodRef) // requests an eviction without blocking; nil if pods must not be evicted
 }
 
 // Listener receives records at a socket.
 type Listener struct {
 	settings Settings
 	metrics  *addMetrics
-	events   *Events // nil for none
+	events   *Events // nil if no Events should be posted
 	log      *slog.Logger
-	replayed time.Time // when the spool was read last
+	replayed time.Time // time when the spool was last read
 	pace     *rate.Limiter
-	skipped  int // lines since the last one
+	skipped  int // number of lines that were dropped since the last one
 }
 
-// New returns a Listener that registers its metrics with a registry.
+// New returns a Listener, and registers its metrics.
 func New(settings Settings, registry prometheus.Registerer, events *Events, log *slog.Logger) *Listener {
 	l := &Listener{
 		settings: settings,
@@ -62,18 +62,18 @@ func New(settings Settings, registry prometheus.Registerer, events *Events, log 
 	return l
 }
 
-// Pace of the lines about records: all pods of a node may start at once, and one
-// that fails in a loop must not fill the node's log.
+// Pace of the log lines about records. All pods of a node may start at once, and a pod that fails
+// repeatedly must not fill the node's log.
 const (
 	logPerSecond = 10
 	logBurst     = 256
 )
 
-// replayInterval is between checks of the spool and of the installed plugin.
+// replayInterval is the time between checks of the spool and of the installed plugin.
 const replayInterval = time.Minute
 
-// Serve listens until ctx ends, and again whenever the socket was lost. Until the next
-// agent listens, the plugin's records are refused and spooled.
+// Serve listens until ctx ends, and again after each loss of the socket. After its end, the plugin's
+// records are refused and spooled until the next agent listens.
 func (l *Listener) Serve(ctx context.Context) {
 	path := l.settings.Socket
 	listen := func(ctx context.Context) (*net.UnixConn, error) {
@@ -87,11 +87,11 @@ func (l *Listener) Serve(ctx context.Context) {
 	}, l.log)
 }
 
-// replay reads what was spooled, and looks at what another agent or an upgrade may have
-// replaced.
+// replay reads the spool, and checks the directories and the plugin, which another agent or an upgrade
+// may have replaced.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
-	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted them
+	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted the directories
 		l.log.Warn("making the directories of records failed", "error", err)
 	}
 	if err := ReplaySpool(record.Spool(l.settings.Socket), func(document []byte) { l.receive(document, true) }); err != nil {
@@ -117,7 +117,7 @@ func (l *Listener) read(conn *net.UnixConn, buffer, control []byte) error {
 	return nil
 }
 
-// receive processes one record, which may have waited in the spool.
+// receive processes one record, which may come from the spool.
 func (l *Listener) receive(document []byte, spooled bool) {
 	r, err := ParseRecord(document)
 	switch {
@@ -142,8 +142,7 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// record writes an ADD to the history, unless the pod is not in the mesh and there
-// are no warnings.
+// record writes an ADD to the history, unless the pod is outside the mesh and there are no warnings.
 func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !isExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
@@ -159,8 +158,8 @@ func (l *Listener) record(r record.Record, spooled bool) {
 	}
 }
 
-// paced returns the log for one line about a record. Beyond the pace it drops the line,
-// which the next one counts. A line that the log's level leaves out takes nothing of it.
+// paced returns the log for one line about a record. If there are too many lines, it drops the line,
+// and the next line contains the number of dropped lines. Lines below the log's level do not count.
 func (l *Listener) paced(level slog.Level) *slog.Logger {
 	if !l.log.Enabled(context.Background(), level) {
 		return l.log
@@ -178,7 +177,7 @@ func (l *Listener) paced(level slog.Level) *slog.Logger {
 	return log
 }
 
-// line logs one line about a pod's record.
+// line logs a line about a pod's record.
 func (l *Listener) line(r record.Record, level slog.Level, message string, args ...any) {
 	log := l.paced(level).With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if len(r.Warnings) > 0 {
@@ -190,7 +189,7 @@ func (l *Listener) line(r record.Record, level slog.Level, message string, args 
 	log.Log(context.Background(), level, message, args...)
 }
 
-// seconds returns how long each stage of an ADD took, for a log.
+// seconds returns the durations of an ADD's stages, for a log line.
 func seconds(stages map[record.Stage]float64) slog.Attr {
 	var attrs []any
 	for _, stage := range report.Stages() {
@@ -201,7 +200,8 @@ func seconds(stages map[record.Stage]float64) slog.Attr {
 	return slog.Group("seconds", attrs...)
 }
 
-// write logs one line for a pod of the mesh. What the guard found is in its own log.
+// write logs a line about a pod of the mesh. It logs no findings of the guard, because the guard's own
+// log contains them.
 func (l *Listener) write(r record.Record) {
 	switch {
 	case r.Verdict == record.Captured:

@@ -10,14 +10,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Verdicts of the guard, about a pod that runs.
+// Verdicts of the guard about a running pod.
 const (
 	Repaired          record.Verdict = "repaired"
-	Found             record.Verdict = "found"  // and not changed
-	EvictionRequested record.Verdict = "doomed" // asks the agent to evict it
+	Found             record.Verdict = "found"  // the guard did not change the pod
+	EvictionRequested record.Verdict = "doomed" // the guard asks the agent to evict the pod
 )
 
-// Reasons of the guard: the states that it found.
+// Reasons of the guard, which are the states that it found.
 const (
 	Uncaptured    = capture.Reason(report.Uncaptured)
 	Drifted       = capture.Reason(report.Drifted)
@@ -28,5 +28,5 @@ const (
 	InjectedLater = capture.Reason(report.InjectedLater)
 )
 
-// isExempt reports whether the pod is in the mesh and not captured.
+// isExempt reports whether the reason is that of a pod in the mesh that is exempt from capture.
 func isExempt(r capture.Reason) bool { return strings.HasPrefix(string(r), capture.ExemptPrefix) }
