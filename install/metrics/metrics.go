@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics registers the metrics of the agent and of the guard, and lists
-// them for the documents.
+// Package metrics registers the metrics of the agent and of the guard, and lists them for the
+// documents.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ const BuildInfo = "always 1; labels `version` and, of an agent, `agent` and the 
 // Metric documents one metric.
 type Metric struct{ Name, Help string }
 
-// Factory makes and registers metrics.
+// Factory creates and registers metrics.
 type Factory struct {
 	auto       promauto.Factory
 	documented []Metric
@@ -26,7 +26,7 @@ func NewFactory(registry prometheus.Registerer) *Factory {
 	return &Factory{auto: promauto.With(registry)}
 }
 
-// Document returns the metrics that a function makes, in their order.
+// Document returns the metrics that a function creates, in their order.
 func Document[M any](makeAll func(*Factory) M) []Metric {
 	f := NewFactory(prometheus.NewRegistry())
 	makeAll(f)
@@ -39,17 +39,17 @@ func (f *Factory) document(name, help string) prometheus.Opts {
 	return prometheus.Opts{Name: name, Help: help}
 }
 
-// Counter makes a counter.
+// Counter creates a counter.
 func (f *Factory) Counter(name, help string) prometheus.Counter {
 	return f.auto.NewCounter(prometheus.CounterOpts(f.document(name, help)))
 }
 
-// CounterVec makes one counter for each combination of labels.
+// CounterVec creates a counter for each combination of labels.
 func (f *Factory) CounterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return f.auto.NewCounterVec(prometheus.CounterOpts(f.document(name, help)), labels)
 }
 
-// Counters makes one counter for each value of a label. They begin at 0: a rate needs a
+// Counters creates a counter for each value of a label. Each begins at 0, so that a rate has a
 // beginning.
 func (f *Factory) Counters(name, help, label string, values ...string) *prometheus.CounterVec {
 	counters := f.CounterVec(name, help, label)
@@ -59,17 +59,17 @@ func (f *Factory) Counters(name, help, label string, values ...string) *promethe
 	return counters
 }
 
-// Gauge makes a gauge.
+// Gauge creates a gauge.
 func (f *Factory) Gauge(name, help string) prometheus.Gauge {
 	return f.auto.NewGauge(prometheus.GaugeOpts(f.document(name, help)))
 }
 
-// GaugeVec makes one gauge for each combination of labels.
+// GaugeVec creates a gauge for each combination of labels.
 func (f *Factory) GaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
 	return f.auto.NewGaugeVec(prometheus.GaugeOpts(f.document(name, help)), labels)
 }
 
-// HistogramVec makes one histogram for each combination of labels.
+// HistogramVec creates a histogram for each combination of labels.
 func (f *Factory) HistogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	opts := f.document(name, help)
 	return f.auto.NewHistogramVec(prometheus.HistogramOpts{Name: opts.Name, Help: opts.Help, Buckets: buckets}, labels)
