@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// backendTimeout bounds a test, with the modules that the kernel loads for it.
+// backendTimeout limits a test, including the time in which the kernel loads modules.
 const backendTimeout = time.Minute
 
 func backendCommand(o *options) *cobra.Command {

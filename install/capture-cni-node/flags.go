@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// variable returns the environment variable that sets a flag: CAPTURE_CNI_NET_DIR
-// for --net-dir. Both containers of the DaemonSet set the same variables; a command
-// that kubectl exec runs in a container inherits them.
+// variable returns the name of the environment variable that sets a flag, such as CAPTURE_CNI_NET_DIR
+// for --net-dir. Both containers of the DaemonSet have these variables, and commands that kubectl exec
+// runs in a container inherit them.
 func variable(flag string) string {
 	return "CAPTURE_CNI_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readEnvironment sets flags from their variables, unless the command line does.
+// readEnvironment sets each flag from its variable, unless the command line sets the flag.
 func readEnvironment(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -35,7 +35,7 @@ func readEnvironment(flags *pflag.FlagSet) error {
 	return errors.Join(faults...)
 }
 
-// logging are the flags of the log.
+// logging contains the flags for the log.
 type logging struct{ level, format string }
 
 func (l *logging) declare(flags *pflag.FlagSet) {

@@ -76,7 +76,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	return runTogether(ctx, append(tasks, server)...)
 }
 
-// guardRegistry returns a registry with what the guard serves on every node.
+// guardRegistry returns a registry with the metrics that the guard serves on every node.
 func guardRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -98,7 +98,7 @@ func guardProbe(stuck func() error, registry *prometheus.Registry) http.Handler 
 	return mux
 }
 
-// newGuard returns a guard with the plugin's configuration, as the agent writes it.
+// newGuard returns a guard with the plugin's configuration, as the agent writes it into the entry.
 func (o *options) newGuard(settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
 	if o.AgentSocket() == "" {
 		return nil, errors.New("agentSocket is empty in netconf, and the guard asks the agent for pods: expected a path, or no guard")

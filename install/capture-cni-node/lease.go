@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// publish returns the task that publishes the state of node and pods in a Lease.
+// publish returns the task that publishes the state of the node and its pods in a Lease.
 func (a *agent) publish() []task {
 	own, node := a.Credentials.Pod, a.Credentials.Node
 	if !a.publishes || node == "" || own.Namespace == "" {
@@ -36,7 +36,7 @@ func (a *agent) publish() []task {
 	return []task{untilEnd(kube.NewLeaseWriter(settings, api, a.log).Run)}
 }
 
-// nodeState joins what the agent knows of the node with what the guard knows of its pods.
+// nodeState returns the agent's state of the node with the guard's states of pods.
 func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	found := a.keeper.CurrentReport(ctx)
 	state := report.NodeState{
@@ -49,7 +49,7 @@ func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	return state
 }
 
-// podStates returns the states of the pods, nil while no guard reports them.
+// podStates returns the states of the pods, or nil while no guard reports them.
 func (a *agent) podStates() *report.Pods {
 	pods, err := guard.ReadSummary(a.GuardDirectory())
 	if err == nil || errors.Is(err, os.ErrNotExist) {
@@ -64,8 +64,8 @@ func (a *agent) podStates() *report.Pods {
 	return &pods
 }
 
-// nodeUID returns the UID of the agent's Node as the agent's own token names it, "" if it
-// does not. The kubelet renews that file.
+// nodeUID returns the UID of the agent's Node, if the agent's own token contains it, and otherwise "".
+// The kubelet renews the token's file.
 func nodeUID(access *rest.Config, name string) string {
 	token := access.BearerToken
 	if access.BearerTokenFile != "" {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni-node is the node agent. It installs the plugin, its credentials
-// and its entry in the runtime's configuration on a node, and keeps them there. It
-// removes them on request, never at its own end.
+// Command capture-cni-node is the node agent. It installs the plugin, its credentials and its entry in
+// the runtime's configuration on a node, and keeps them there. It removes them only on request, and not
+// when it ends.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 		if advice := report.SkewAdvice(err.Error()); advice != "" {
 			err = fmt.Errorf("%w: if a chart passed it, %s", err, advice)
 		}
-		if !errors.Is(err, errCheckFailed) { // the report was printed
+		if !errors.Is(err, errCheckFailed) { // the report was already printed
 			fmt.Fprintln(os.Stderr, "capture-cni-node:", err)
 		}
 		if failure, ok := errors.AsType[*validate.Failure](err); ok {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// errCheckFailed ends a query whose report is not good.
+// errCheckFailed is the error of a command whose report is not good.
 var errCheckFailed = errors.New("check failed")
 
 func root() *cobra.Command {
@@ -64,7 +64,7 @@ Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`
 		if o.log, err = l.logger(os.Stderr); err != nil {
 			return err
 		}
-		klog.SetSlogLogger(o.log) // the API client's
+		klog.SetSlogLogger(o.log) // the log of the API server's client
 		return nil
 	}
 	for _, c := range []*cobra.Command{

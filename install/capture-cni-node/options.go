@@ -25,20 +25,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// options are the flags of all commands on a node, and what they name.
+// options contains the flags that all commands on a node have, and the objects that the flags describe.
 type options struct {
 	node.Settings
 	netConf, kubeconfig string
 	criSockets          []string
 	tryKernel           bool
 	log                 *slog.Logger
-	refusals            *kube.Refusals // of the API server; nil where a command does not observe them
+	refusals            *kube.Refusals // of the API server; nil if the command does not observe them
 
-	sockets []string    // the runtime's, in the agent's own file system
+	sockets []string    // paths of the runtime's sockets in the agent's file system
 	runtime *cri.Client // nil without a CRI socket
 }
 
-// inCluster is the directory of a pod's own credentials.
+// inCluster is the directory of the credentials in a pod.
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
@@ -79,7 +79,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the agent; empty: the service account of its pod")
 }
 
-// prepare validates the flags and reads what they name. It connects to nothing.
+// prepare validates the flags, and reads the files that they name. It does not connect to anything.
 func (o *options) prepare() (err error) {
 	var faults []error
 	switch o.Mode {
@@ -99,7 +99,7 @@ func (o *options) prepare() (err error) {
 	}
 	if o.TmpfilesDir != "" {
 		for _, flag := range []struct{ name, path string }{{"tmpfiles-dir", o.TmpfilesDir}, {"net-dir", o.NetDir}, {"state-dir", o.StateDir}} {
-			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles' configuration can't express it
+			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles can't express it
 				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, "+
 					"an absolute path without white space, quotes and backslashes", flag.name, flag.path))
 			}
@@ -132,7 +132,7 @@ func (o *options) prepare() (err error) {
 	return errors.Join(append(faults, err)...)
 }
 
-// readBackend reads what the test of the backend showed, and takes what it chose.
+// readBackend reads the result of the backend's test, and uses the backend that the test chose.
 func (o *options) readBackend() (err error) {
 	if !o.tryKernel {
 		return nil
@@ -144,7 +144,7 @@ func (o *options) readBackend() (err error) {
 	return err
 }
 
-// api returns a client with the agent's rights and a rate limit of its own.
+// api returns a client with the agent's rights and its own rate limit.
 func (o *options) api() (client *kube.Client, access *rest.Config, err error) {
 	if o.kubeconfig != "" {
 		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
@@ -159,13 +159,13 @@ func (o *options) api() (client *kube.Client, access *rest.Config, err error) {
 	return client, access, err
 }
 
-// The values of --cri-socket that are no paths.
+// Values of --cri-socket that are no paths.
 const (
 	searchSocket = "auto"
 	noSocket     = "none"
 )
 
-// findSockets returns where the runtime's CRI socket can be, in the agent's own file system.
+// findSockets returns the paths, in the agent's file system, at which the runtime's CRI socket can be.
 func (o *options) findSockets() (paths []string, err error) {
 	switch strings.Join(o.criSockets, ",") {
 	case searchSocket:

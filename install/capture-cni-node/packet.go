@@ -16,17 +16,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// packetFlags describe the first packet of a connection.
+// packetFlags contains the flags that describe the first packet of a connection.
 type packetFlags struct {
 	to, from, as, by string
 	udp, in          bool
 	mark             uint32
 }
 
-// packetFlagNames are those that have no meaning without --to.
+// packetFlagNames are the flags that have no effect without --to.
 var packetFlagNames = []string{"from", "as", "udp", "in", "interface", "mark"}
 
-// declare takes what the interface is by default.
+// declare declares the flags. byDefault describes the default of --interface.
 func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 	flags.StringVar(&f.to, "to", "",
 		"trace the first packet of a connection to this IP:PORT: print which rule decides about it, and its path; empty: no trace")
@@ -38,7 +38,7 @@ func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 	flags.Uint32Var(&f.mark, "mark", 0, "with --to: the packet's mark, as the proxy sets it with TPROXY")
 }
 
-// asked reports whether a trace is asked for.
+// asked reports whether the flags request a trace.
 func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 	if f.to != "" {
 		return true, nil
@@ -51,7 +51,7 @@ func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 	return false, nil
 }
 
-// packet returns the packet, whose interface may be empty. The error names every fault.
+// packet returns the packet. Its interface may be empty. The error names every fault in the flags.
 func (f *packetFlags) packet() (trace.Packet, error) {
 	p := trace.Packet{Inbound: f.in, Protocol: capture.TCP, Interface: f.by, Mark: f.mark}
 	if f.udp {
@@ -109,7 +109,7 @@ func parseSource(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(address, 0), err
 }
 
-// unmapped returns the IPv4 address of one that is mapped into IPv6.
+// unmapped converts an IPv4 address that is mapped into IPv6 to an IPv4 address.
 func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

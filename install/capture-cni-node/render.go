@@ -80,7 +80,7 @@ func (o *options) decide(pod *corev1.Pod, addresses []string) (capture.Decision,
 	if err = cmp.Or(fault, err); err != nil {
 		return decision, err
 	}
-	return decision.At(parsed, nil) // of no node
+	return decision.At(parsed, nil) // without the addresses of a node
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {
@@ -128,7 +128,7 @@ func writeRemarks(text *strings.Builder, decision capture.Decision, format strin
 	}
 }
 
-// traceText returns which rule of a pod decides about a packet.
+// traceText returns a text that says which rule of a pod decides about a packet.
 func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFlags) (string, error) {
 	packet, packetErr := flags.packet()
 	own, addressErr := parseAddresses(addresses)
@@ -149,13 +149,13 @@ func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFla
 		packet.Interface = usualInterface(decision.Rules, packet, own)
 	}
 	path := trace.Of(decision.Rules, packet)
-	path.NFTables = true // as render prints the rules
+	path.NFTables = true // render prints the rules of nftables
 	text.WriteString(path.Text("no other program changes or drops the packet"))
 	return text.String(), nil
 }
 
-// usualInterface returns the interface that a packet takes in a pod with one
-// interface and one default route.
+// usualInterface returns the interface that a packet uses in a pod with one interface and one default
+// route.
 func usualInterface(rules capture.Ruleset, p trace.Packet, own []netip.Addr) string {
 	to := p.To.Addr()
 	isLocal := to.IsLoopback() || slices.Contains(own, to)

@@ -48,7 +48,7 @@ it describes the node, in the guard's container the pods:
 	return command
 }
 
-// What a report describes.
+// Values of --scope.
 const (
 	scopeNode = "node"
 	scopePods = "pods"
@@ -63,7 +63,7 @@ func (o *options) parts(ctx context.Context, scope, address string) []report.Bun
 	}
 	if socket := o.AgentSocket(); socket != "" {
 		parts = append(parts, report.BundlePart{Name: "adds.json", Write: recordsIn(telemetry.HistoryDirectory(socket))})
-		if scope != scopePods { // they are not in the guard's container
+		if scope != scopePods { // the guard's container does not have these files
 			parts = append(parts, report.BundlePart{Name: "failures.json", Write: recordsIn(record.Spool(socket))})
 		}
 	}
@@ -106,7 +106,7 @@ func (o *options) podParts(ctx context.Context) []report.BundlePart {
 	return parts
 }
 
-// recordsIn writes one record a line, the newest first: the bundle's limit cuts off the
+// recordsIn writes a record on each line, the newest first, so that the bundle's limit cuts off the
 // oldest.
 func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {

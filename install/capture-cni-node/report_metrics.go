@@ -23,11 +23,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
-// maxMetrics is more than agent and guard serve together.
+// maxMetrics is larger than the metrics of agent and guard together.
 const maxMetrics = 1 << 20
 
-// metricsAt writes the samples of known metrics that are served at an address. It
-// skips all others, as the address may be another process's.
+// metricsAt writes the samples of known metrics at an address. It omits all other lines, because the
+// address may belong to another process.
 func metricsAt(address string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		address, err := listenAddress(address)
@@ -39,7 +39,7 @@ func metricsAt(address string) func(context.Context, io.Writer) error {
 			return err
 		}
 		direct := &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy
+			Transport:     &http.Transport{DisableKeepAlives: true}, // without a proxy
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 		response, err := direct.Do(request)
@@ -77,14 +77,14 @@ func copyMetrics(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// A sample in Prometheus' text format, and one label of it.
+// Forms of a sample in Prometheus' text format, and of one label in it.
 var (
 	sample = regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="[^"\\]*",?)*)\})? (\S+)$`)
 	label  = regexp.MustCompile(`([a-z]+)="([^"\\]*)"`)
 )
 
-// isKnownSample reports whether a line is a sample of a known metric, with known
-// labels and plain values.
+// isKnownSample reports whether a line is a sample of a known metric, with known labels and plain
+// values.
 func isKnownSample(line string) bool {
 	parts := sample.FindStringSubmatch(line)
 	if parts == nil || !isKnownMetric(parts[1]) {
@@ -101,7 +101,7 @@ func isKnownSample(line string) bool {
 	return true
 }
 
-// knownLabels are those of our metrics, and of Go's and the process's.
+// knownLabels are the labels of our metrics, and of the metrics about Go and the process.
 var knownLabels = []string{
 	"agent", "cause", "decision", "hash", "le", "mesh", "part",
 	"plugin", "quantile", "reason", "result", "severity", "source", "stage", "state", "type", "version", "writer",
@@ -114,6 +114,6 @@ func isKnownMetric(name string) bool {
 	known := slices.Concat(node.KeeperMetrics(), kube.Metrics(), pods.Metrics(), telemetry.Metrics(), guard.Metrics(), kube.EvictorMetrics())
 	return slices.ContainsFunc(known, func(m metrics.Metric) bool {
 		suffix, found := strings.CutPrefix(name, m.Name)
-		return found && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, suffix) // the last three of a histogram
+		return found && slices.Contains([]string{"", "_bucket", "_sum", "_count"}, suffix) // a histogram has the last three
 	})
 }

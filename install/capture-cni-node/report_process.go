@@ -23,8 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// aboutOf writes the report's time, the agent's version, and the flags that the
-// command line and the environment set.
+// aboutOf writes the report's time, the agent's version, and the flags that were set by the command
+// line or the environment.
 func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "time     %s\nversion  %s, %s\nflags    %s\n", time.Now().UTC().Format(time.RFC3339),
@@ -33,7 +33,7 @@ func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	}
 }
 
-// flagsOf returns the flags that were set. None of them is for a secret.
+// flagsOf returns the flags that were set. No flag contains a secret.
 func flagsOf(flags *pflag.FlagSet) string {
 	var words []string
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -42,14 +42,14 @@ func flagsOf(flags *pflag.FlagSet) string {
 		}
 		value := flag.Value.String()
 		if at, err := url.Parse(value); err == nil && at.User != nil {
-			value = at.Scheme + "://" + at.Host // a URL may hold a password
+			value = at.Scheme + "://" + at.Host // a URL may contain a password
 		}
 		words = append(words, "--"+flag.Name+"="+report.Plain(value))
 	})
 	return strings.Join(words, " ")
 }
 
-// kernelVersion writes what uname reports.
+// kernelVersion writes the kernel's version, as uname reports it.
 func kernelVersion(_ context.Context, out io.Writer) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -60,10 +60,10 @@ func kernelVersion(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// kernelModules writes each module's name and size, without its address.
+// kernelModules writes the name and size of each module. It omits addresses.
 func kernelModules(_ context.Context, out io.Writer) error {
 	file, err := os.Open("/proc/modules")
-	if errors.Is(err, fs.ErrNotExist) { // a kernel without modules
+	if errors.Is(err, fs.ErrNotExist) { // the kernel has no modules
 		return nil
 	}
 	if err != nil {

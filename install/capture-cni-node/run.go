@@ -57,7 +57,7 @@ the node is clean. The end of the process changes nothing on the node.`,
 	return command
 }
 
-// agent is what the tasks of run share.
+// agent contains the state that the tasks of run share.
 type agent struct {
 	*options
 	address, state, untaint        string // flags of run
@@ -66,7 +66,7 @@ type agent struct {
 
 	registry *prometheus.Registry
 	keeper   *node.Keeper
-	fault    string // of the guard's summary, the last one that was logged
+	fault    string // the last logged fault of the guard's summary
 }
 
 func (a *agent) run(ctx context.Context) error {
@@ -81,7 +81,7 @@ func (a *agent) run(ctx context.Context) error {
 		a.Credentials.Server = cmp.Or(a.Credentials.Server, access.Host)
 	}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var answerer *pods.Server // nil if nothing answers requests of pods
+	var answerer *pods.Server // nil if no task answers requests for pods
 	if api != nil && a.PodsSocket() != "" {
 		if own := a.Credentials.Pod; !absent && !a.Credentials.OnNode && (own.Name == "" || own.Namespace == "" || own.UID == "") {
 			return errors.New("--token-on-node=false needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
@@ -124,7 +124,7 @@ func (a *agent) run(ctx context.Context) error {
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }
 
-// receive returns the tasks that receive the plugin's records and act on them.
+// receive returns the tasks that receive and process the plugin's records.
 func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err error) {
 	settings := telemetry.Settings{Socket: a.AgentSocket(), Plugin: a.Plugin(), NetConf: a.Entry.Keys}
 	if settings.Socket == "" {
@@ -151,8 +151,8 @@ func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err 
 	return append(tasks, untilEnd(telemetry.New(settings, a.registry, events, a.log).Serve)), nil
 }
 
-// removeTaint returns the task that removes the taint once the node captures pods. It
-// calls the plugin for the agent's own pod, which is outside the mesh.
+// removeTaint returns the task that removes the taint once the node captures pods. The task calls the
+// plugin for the agent's own pod, which is outside the mesh.
 func (a *agent) removeTaint() ([]task, error) {
 	pod, node := a.Credentials.Pod, a.Credentials.Node
 	if a.untaint == "" {

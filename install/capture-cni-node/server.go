@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// Limits of the HTTP servers. Each process of the node reaches them, and each pod where
-// --listen is an address of the node.
+// Limits of the HTTP servers. They are necessary because each process on the node can reach them, and
+// each pod if --listen is an address of the node.
 const (
 	headerTimeout  = 5 * time.Second
-	requestTimeout = 10 * time.Second // to read a request, and to write the answer
+	requestTimeout = 10 * time.Second // to read a request, or to write the answer
 	maxHeader      = 8 << 10          // bytes
-	maxConnections = 256              // each takes some 20 KiB
+	maxConnections = 256              // each uses about 20 KiB
 	listenInterval = 5 * time.Second  // between two attempts
 )
 
-// listenAddress reads the address of --listen. Its last colon separates the port, so that
-// the host can be an IPv6 address without brackets, as the kubelet writes a node's own.
+// listenAddress parses the address of --listen. Its last colon separates the port. So the host can be
+// an IPv6 address without brackets, which is the form in which the kubelet passes a node's address.
 func listenAddress(text string) (string, error) {
 	address, colon := text, strings.LastIndex(text, ":")
 	if host := text[:max(colon, 0)]; net.ParseIP(host) != nil {
@@ -42,8 +42,8 @@ func listenAddress(text string) (string, error) {
 	return address, nil
 }
 
-// httpServer serves at the address of --listen. While another program has the port, the
-// task retries and the agent's other tasks go on.
+// httpServer returns a task that serves at the address of --listen. While another program uses the
+// port, the task retries, and the agent's other tasks continue.
 func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
 	address, err := listenAddress(address)
 	if err != nil {
@@ -54,7 +54,8 @@ func httpServer(address string, handler http.Handler, log *slog.Logger) (task, e
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		ConnState: (&bounded{max: maxConnections}).observe,
 	}
-	// Probes and Prometheus come at intervals of seconds: a new connection costs them little.
+	// Probes and Prometheus send requests at intervals of seconds, so a new connection for each costs
+	// little.
 	server.SetKeepAlivesEnabled(false)
 	return func(ctx context.Context) error {
 		listener := listen(ctx, address, log)
@@ -69,8 +70,8 @@ func httpServer(address string, handler http.Handler, log *slog.Logger) (task, e
 	}, nil
 }
 
-// listen retries until it listens, as another program can have the port for a while. It
-// returns nil if ctx ends first.
+// listen retries until it can listen, because another program can use the port for a while. It returns
+// nil if ctx ends before.
 func listen(ctx context.Context, address string, log *slog.Logger) net.Listener {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -92,16 +93,16 @@ func listen(ctx context.Context, address string, log *slog.Logger) net.Listener 
 	return nil
 }
 
-// bounded closes the oldest connection for one above the limit: a probe, which is new and
-// short, is served while others hold all connections that there can be.
+// bounded closes the oldest connection if there are more than the limit. So a probe, which is new and
+// short, is served even if others hold as many connections as they can.
 type bounded struct {
 	max  int
 	mu   sync.Mutex
 	open []net.Conn // the oldest first
 }
 
-// observe is a http.Server's ConnState, which is called for a new connection before it is
-// served.
+// observe is an http.Server's ConnState, which the server calls for a new connection before it serves
+// the connection.
 func (b *bounded) observe(conn net.Conn, state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// task runs until its context ends, or fails.
+// task runs until its context ends, or until it fails.
 type task func(context.Context) error
 
-// untilEnd is a task that can't fail.
+// untilEnd returns a task that can't fail.
 func untilEnd(work func(context.Context)) task {
 	return func(ctx context.Context) error { work(ctx); return nil }
 }
@@ -32,7 +32,7 @@ func after(begin <-chan struct{}, tasks []task) []task {
 	return waiting
 }
 
-// runTogether ends all tasks when the first one fails, and waits for all of them.
+// runTogether runs all tasks. It ends them when the first one fails, and waits for all of them.
 func runTogether(ctx context.Context, tasks ...task) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range tasks {
