@@ -20,14 +20,14 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Run executes one CNI command. It takes all other arguments of the command from
-// the environment and stdin, and returns the exit status.
+// Run executes one CNI command, and returns the exit status. It reads all other arguments from the
+// environment and stdin.
 func Run(command string, stdout, stderr io.Writer) int {
 	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
 }
 
-// respond writes the result, or the error, to stdout after the call has returned:
-// one JSON document, or nothing where the protocol defines no result.
+// respond writes the result or the error to stdout after the call has returned. It writes one JSON
+// document, or nothing if the protocol defines no result.
 func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	output, err := protect(call, stderr)
 	if err != nil {
@@ -43,7 +43,7 @@ func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	return 0
 }
 
-// protect returns a panic as an error.
+// protect converts a panic to an error.
 func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -54,8 +54,8 @@ func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err 
 	return call()
 }
 
-// call dispatches to the verbs. DEL bypasses skel, which returns errors for invalid
-// input: a failing DEL blocks the pod's deletion.
+// call calls the verb's function. It does not call skel for DEL, because skel returns errors for
+// invalid input, and a failing DEL blocks the pod's deletion.
 func call(command string, stderr io.Writer) ([]byte, error) {
 	switch command {
 	case "DEL":
@@ -68,12 +68,13 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 		return versions()
 	}
 	var output []byte
-	// The typed nil that skel returns on success must not become a non-nil error.
+	// On success, skel returns a nil pointer of type *types.Error. This if statement returns it as a
+	// nil error.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
 		Add:    func(args *skel.CmdArgs) (err error) { output, err = add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },
 		Status: func(args *skel.CmdArgs) error { return withCode(status(args)) },
-		GC:     func(*skel.CmdArgs) error { return nil }, // rules end with their namespace
+		GC:     func(*skel.CmdArgs) error { return nil }, // the kernel deletes rules with their namespace
 	}, supported(), "CNI plugin capture-cni "+config.OwnVersion()); err != nil {
 		return nil, err
 	}

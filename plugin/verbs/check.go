@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// check compares the pod's network namespace with its desired state. On restart
-// CRI-O runs CHECK for every pod, and the kubelet replaces those that fail. So a pod that has
-// our rules passes when check can't compare them.
+// check compares the pod's network namespace with its desired state. When CRI-O restarts, it runs CHECK
+// for every pod, and the kubelet replaces the pods whose CHECK fails. So CHECK passes for a pod with
+// our rules if check can't compare them.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -26,7 +26,7 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.isCheck = true // CRI-O's restart waits for the CHECK of each pod in turn
+	r.isCheck = true // while CRI-O restarts, it waits for each pod's CHECK in turn
 	p, err := r.decide(ctx)
 	if p == nil || err != nil {
 		return r.tolerate(ctx, err)
@@ -41,9 +41,9 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	return nil
 }
 
-// tolerate returns nil for an error that says nothing about the rules of a pod that
-// has rules: the API server does not respond, the annotations were edited since
-// ADD, or a newer configuration refuses the pod, for its runtime class for example.
+// tolerate returns nil for a pod with our rules, if the error says nothing about them. For example, the
+// API server does not answer, the annotations were edited after ADD, or a newer configuration refuses
+// the pod because of its runtime class.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
@@ -60,10 +60,10 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	return nil
 }
 
-// differences compares the rules with those that ADD would install now. Rules with
-// another stamp are not compared: another version of the plugin wrote them, or the
-// annotations were edited since ADD. The backend is that of the rules which are there: the
-// configured one may have changed since ADD.
+// differences compares the rules with those that ADD would install now. It does not compare rules with
+// another stamp, which another version of the plugin wrote, or which differ because the annotations
+// were edited after ADD. It uses the backend of the existing rules, because the configured backend may
+// have changed since ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()
 	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// annotationConfigSource is set by the kubelet on every pod that it runs. If it is
+// annotationConfigSource is an annotation that the kubelet sets on every pod that it runs. If it is
 // present, the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
@@ -33,10 +33,11 @@ type request struct {
 	log      *slog.Logger
 	recorder *recorder
 
-	isCheck bool // the lookup does not retry, and rules are there already
+	isCheck bool // CHECK does not retry the lookup, and the pod should have its rules
 }
 
-// newRequest returns what it could read even with an error, for the record.
+// newRequest reads the request's input. If it returns an error, the request contains the parts that
+// could be read, for the record.
 func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
@@ -52,16 +53,15 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	return r, nil
 }
 
-// passReason returns why the pod is not captured, or "" if a lookup has to decide. It
-// needs no credentials and no valid configuration: a fault of ours must not fail pods
-// outside the mesh.
+// passReason returns why the pod is not captured, or "" if a lookup must decide. It needs no
+// credentials and no valid configuration, because a fault of ours must not fail pods outside the mesh.
 func (r request) passReason() capture.Reason {
 	if r.pod.Name == "" {
 		return capture.ReasonNotKubernetes
 	}
 	annotations, known := r.input.PodAnnotations()
 	source := annotations[annotationConfigSource]
-	// Annotations without the kubelet's own may be incomplete.
+	// If the kubelet's own annotation is missing, others may be missing, too.
 	known = known && source != ""
 	meshed := known && capture.Meshed(annotations, r.input.Meshes())
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
@@ -82,7 +82,8 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked reports whether the annotations that the runtime passes are those of a mesh.
+// isMarked returns the result of by for the annotations that the runtime passes, and for the meshes
+// whose pods are captured.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
 	return by(annotations, r.input.Meshes())
@@ -96,12 +97,12 @@ func (r request) isFenced() bool {
 
 // plan is the desired state of a pod's network namespace.
 type plan struct {
-	capture.Decision // without an Exemption
+	capture.Decision // has no Exemption
 	backend          config.Backend
 	netns            *podnet.Namespace // the caller closes it
 }
 
-// decide returns nil for a pod that is not captured.
+// decide returns the pod's plan, or nil for a pod that is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
 	case reason == capture.ReasonStaticPod && r.isMarked(capture.MarkedByAuthor):
@@ -113,7 +114,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		return nil, nil
 	}
 	conf, warnings, err := r.input.NetConf()
-	for _, warning := range warnings { // about the node, so not in the pod's record
+	for _, warning := range warnings { // a warning about the node does not belong in the pod's record
 		r.log.Warn(warning)
 	}
 	if err != nil {
@@ -148,17 +149,17 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fault := netns.LockFault; fault != nil { // about the node, so not in the pod's record
+	if fault := netns.LockFault; fault != nil { // a fault of the node does not belong in the pod's record
 		r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
 	}
-	if decision, err = r.at(netns, decision); err != nil {
+	if decision, err = r.complete(netns, decision); err != nil {
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
 	}
 	return &plan{decision, conf.Backend, netns}, nil
 }
 
-// at completes a decision by the addresses in the pod's network namespace.
-func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture.Decision, error) {
+// complete completes a decision with the addresses in the pod's network namespace.
+func (r request) complete(netns *podnet.Namespace, decision capture.Decision) (capture.Decision, error) {
 	addresses, err := netns.Addresses()
 	if err != nil {
 		return decision, err
@@ -171,7 +172,7 @@ func (r request) at(netns *podnet.Namespace, decision capture.Decision) (capture
 	return decision, err
 }
 
-// lookupFrom returns a lookup from the agent's socket, if there is one, and then by
+// lookupFrom returns a lookup that uses the agent's socket, if there is one, and then
 // capture-cni-lookup.
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
@@ -181,8 +182,8 @@ func lookupFrom(conf config.NetConf) lookup.Lookup {
 	return pods
 }
 
-// recordExemption records a pod that was looked up and is not captured. An operator
-// wants to know about those in the mesh, so their log level is Info.
+// recordExemption records why a pod that was looked up is not captured. It logs pods in the mesh at
+// level Info, because the operator wants to know about them.
 func (r request) recordExemption(exemption capture.Exemption) {
 	if exemption.Cause == capture.NotInjected {
 		r.recorder.passed(capture.ReasonNotInjected, exemption.Message)

@@ -16,21 +16,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// CNI reserves codes below 100.
+// CNI reserves the codes below 100.
 const (
 	codeBadAnnotation uint = 100
 	codeRefused       uint = 101
 )
 
-// failure is an error with its CNI code for the runtime and its reason for the
-// record.
+// failure is an error with a CNI code for the runtime, and a reason for the record.
 type failure struct {
 	error
 	code   uint
 	reason capture.Reason
 }
 
-// classify is the only place that assigns codes and reasons to errors.
+// classify returns the code and reason of an error. No other function assigns them.
 func classify(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f
@@ -50,7 +49,7 @@ func classify(err error) failure {
 	return failure{err, types.ErrInternal, capture.ReasonKernel}
 }
 
-// cniError returns the error that the runtime reads; skel's own errors keep their code.
+// cniError returns the error that the runtime reads. It keeps the code of skel's own errors.
 func cniError(err error) *types.Error {
 	if own, ok := errors.AsType[*types.Error](err); ok {
 		return own
@@ -59,7 +58,7 @@ func cniError(err error) *types.Error {
 	return types.NewError(f.code, f.message(), "")
 }
 
-// withCode returns err as a CNI error: skel sets code 999 on any other error.
+// withCode converts err to a CNI error. skel would otherwise use code 999.
 func withCode(err error) error {
 	if err == nil {
 		return nil
@@ -67,7 +66,7 @@ func withCode(err error) error {
 	return cniError(err)
 }
 
-// maxMessage limits what the runtime logs and the kubelet writes into an Event: a
+// maxMessage limits the message that the runtime logs and the kubelet writes into an Event, because the
 // message can contain a server's response.
 const maxMessage = 16 << 10
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// parseIdentity reads the pod from CNI_ARGS ("KEY=value;KEY=value"). It returns the
-// zero PodRef if CNI_ARGS names no Kubernetes pod.
+// parseIdentity reads the pod's name from CNI_ARGS ("KEY=value;KEY=value"). It returns the zero PodRef
+// if CNI_ARGS names no Kubernetes pod.
 func parseIdentity(args string) (capture.PodRef, error) {
 	var pod capture.PodRef
 	wanted := map[string]*string{
@@ -42,8 +42,8 @@ func argsError(format string, args ...any) error {
 	return failure{fmt.Errorf("CNI_ARGS: "+format, args...), types.ErrInvalidEnvironmentVariables, capture.ReasonInput}
 }
 
-// isStaticUID reports whether a UID is that of a static pod: the kubelet uses an MD5
-// hash, the API server a UUID.
+// isStaticUID reports whether a UID belongs to a static pod. The kubelet uses an MD5 hash for static
+// pods, and the API server uses a UUID for other pods.
 func isStaticUID(uid string) bool {
 	return len(uid) == 32 && strings.Trim(uid, "0123456789abcdef") == ""
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// recorder fills in the record of one call while the call proceeds.
+// recorder fills in the record of one call during the call.
 type recorder struct {
 	record.Record
 	lapBegan time.Time
@@ -23,7 +23,7 @@ func newRecorder(sandbox string) *recorder {
 	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox}, now}
 }
 
-// lap adds the time since the previous lap to a stage.
+// lap adds the time since the previous call of lap to a stage.
 func (r *recorder) lap(stage record.Stage) {
 	now := time.Now()
 	r.AddDuration(stage, now.Sub(r.lapBegan))
@@ -34,15 +34,15 @@ func (r *recorder) passed(reason capture.Reason, message string) {
 	r.Verdict, r.Reason, r.Message = record.Passed, reason, message
 }
 
-// failed replaces the verdict that was recorded before.
+// failed replaces the verdict with that of a failure.
 func (r *recorder) failed(err error) {
 	f := classify(err)
 	r.Verdict, r.Reason, r.Code, r.Message = record.Failed, f.reason, f.code, f.message()
 }
 
-// send sends the record to the agent. The record of a failure that no agent
-// receives goes to the spool. A socket outside the allowed directories is ignored:
-// with Multus, a user of a namespace may have chosen it.
+// send sends the record to the agent. If no agent receives the record of a failure, send writes it to
+// the spool. send ignores a socket outside the allowed directories, which a namespace's user can name
+// with Multus.
 func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)
@@ -52,7 +52,7 @@ func (r *recorder) send(socket string, err error) {
 		return
 	}
 	spool := record.Spool(socket)
-	if socket == config.Default().AgentSocket { // the agent creates any other directory
+	if socket == config.Default().AgentSocket { // the agent itself creates any other directory
 		_ = os.MkdirAll(spool, 0o700)
 	}
 	record.Keep(spool, r.Record)

@@ -22,10 +22,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and
-// shorter than the runtime's, whose error would not name the cause. CHECK looks up
-// once, in seconds; the rest allows for a slow comparison on a busy node, because
-// CRI-O gives up the addresses of pods whose CHECK fails.
+// Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and shorter than the
+// runtime's, whose error would not name the cause. CHECK sends only one lookup, which takes seconds.
+// The rest of its time is for a slow comparison on a busy node, because CRI-O releases the addresses of
+// pods whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
@@ -38,14 +38,14 @@ func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
 	r, err := newRequest(args, stderr)
 	var output []byte
 	if err == nil {
-		output, err = protect(r.add, stderr)
+		output, err = protect(r.capturePod, stderr)
 	}
 	r.recorder.send(r.input.AgentSocket(), err)
 	return output, err
 }
 
-// add captures the pod's traffic unless the pod is exempt, and returns the CNI result.
-func (r request) add() ([]byte, error) {
+// capturePod captures the pod's traffic unless the pod is exempt, and returns the CNI result.
+func (r request) capturePod() ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
 	defer cancel()
 	p, err := r.decide(ctx)
@@ -67,8 +67,8 @@ func (r request) add() ([]byte, error) {
 	return result(r.input)
 }
 
-// apply makes the pod's network namespace hold its rules. IPv6 passes where it would be
-// refused and the kernel lacks the tables.
+// apply applies the plan's rules in the pod's network namespace. If the rules should refuse IPv6, but
+// the kernel lacks the tables for it, apply lets IPv6 pass, with a warning.
 func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
 	rules := p.Rules.WithStamp()
 	err := p.netns.Apply(ctx, rules, p.backend)
