@@ -14,13 +14,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// NoIPv6 means that the kernel lacks what a backend needs for IPv6.
+// NoIPv6 means that the kernel lacks a feature that a backend needs for IPv6.
 type NoIPv6 = iptables.NoIPv6
 
-// Apply makes the namespace hold the Ruleset. The rules come last and are the
-// only commit point: after an error, what was prepared is undone. If it holds the
-// same rules already, Apply succeeds, and restores what they need. Errors: NoIPv6; a capture.Refusal for other rules,
-// ours or another plugin's.
+// Apply applies the Ruleset to the namespace. It prepares lo and the routes first, and commits the
+// rules last. If the commit fails, it undoes the preparation. If the namespace already has the same
+// rules, Apply only restores lo and the routes. Errors: NoIPv6; a capture.Refusal for other rules of
+// ours or of another plugin.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -51,8 +51,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 	})
 }
 
-// Commit prepares the namespace and commits the Ruleset; after an error, it
-// undoes the preparation.
+// Commit prepares the namespace and commits the Ruleset. After an error, it undoes the preparation.
 func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
 	undo, err := prepare(rs)
 	if err == nil {
@@ -74,8 +73,8 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	return func() error { return errors.Join(undoRoutes(), undoLoopback()) }, err
 }
 
-// verifyPresent checks rules that bear the expected stamp, and sets up again what
-// they need.
+// verifyPresent checks the rules that have the expected stamp. If they are correct, it restores lo and
+// the policy routing, which they need.
 func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
 	found, err := backend.Dump(ctx)
 	differences, err := compare(ctx, backend, rs, found, err)
@@ -90,8 +89,8 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	return err
 }
 
-// Remove undoes Apply, by any backend. It succeeds where there is nothing to
-// undo. A list that can't be read does not stop the rest of the removal.
+// Remove undoes Apply, for any backend. It succeeds if there is nothing to undo. If the State can't be
+// read, it still removes everything that it finds, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

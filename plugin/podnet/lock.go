@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// LockDirectory holds one file of root's with the locks of all namespaces. Any process
-// of the pod can open and lock the namespace's own file, as /proc/self/ns/net. The path
-// is compiled in, so that plugin and guard always use the same.
+// LockDirectory contains a file of root's, on which processes of capture-cni take the locks of all
+// namespaces. The namespace's own file can't be used, because any process of the pod can open and lock
+// it as /proc/self/ns/net. The path is a constant, so that plugin and guard always use the same file.
 const LockDirectory = "/run/capture-cni/lock"
 
 const lockName = "netns"
@@ -28,9 +28,10 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// foreignLock is the error for a lock, or a lease, of a process that is not of capture-cni.
-// Only root writes to the file, but a process that can read it, by a volume of the node,
-// can lock it for reading. It must hold up no pod: there is no exclusion then.
+// foreignLock is the error for a lock, or a lease, of a process that does not belong to capture-cni.
+// Only root can write to the file, but a process that can read it, by a volume with a directory of the
+// node, can lock it for reading. Such a lock must not delay a pod, so the caller continues without a
+// lock.
 type foreignLock struct{}
 
 func (foreignLock) Error() string {
@@ -39,7 +40,7 @@ func (foreignLock) Error() string {
 		"find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
-// takeLock waits for the lock until ctx ends. releaseLock gives it back.
+// takeLock waits for the lock until ctx ends. releaseLock releases it.
 func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		taken, err := tryLock(inode)
@@ -54,10 +55,9 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	}
 }
 
-// tryLock locks the byte at the offset of the namespace's inode number. No other
-// namespace has that number while this one is open, and the lock needs no
-// cleanup. It belongs to the open file (F_OFD_SETLK, fcntl(2)), not to the process.
-// Errors: ErrBusy, foreignLock.
+// tryLock locks the byte at the offset of the namespace's inode number. No other namespace has this
+// number while this namespace is open, and the lock needs no cleanup. The lock belongs to the open file
+// (F_OFD_SETLK, fcntl(2)), not to the process. Errors: ErrBusy, foreignLock.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
 	switch {
@@ -82,14 +82,14 @@ func tryLock(inode uint64) (*os.File, error) {
 	return file, nil
 }
 
-// releaseLock unlocks before it closes: a child of this process that is between fork and
-// exec has the file open as well, and would hold the lock until then.
+// releaseLock unlocks the file before it closes it. A child of this process that is between fork and
+// exec has the file open, too, and would otherwise hold the lock until exec.
 func releaseLock(file *os.File) error {
 	all := &unix.Flock_t{Type: unix.F_UNLCK}
 	return errors.Join(unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, all), file.Close())
 }
 
-// own is the lock that processes of ours take: for writing.
+// own returns the write lock that capture-cni's processes take.
 func own(inode uint64) *unix.Flock_t {
 	return &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}
 }
@@ -100,10 +100,9 @@ func isForeign(file *os.File, inode uint64) bool {
 	return err == nil && found.Type == unix.F_RDLCK
 }
 
-// openLock opens the file and creates it if it is missing. It refuses a file that
-// another user than root can open: a process that can read it can lock it. Without
-// O_NONBLOCK, the kernel would wait 45 s for the holder of a lease; with it, the error is
-// EAGAIN.
+// openLock opens the file, and creates it if it is missing. It refuses a file that another user than
+// root can open, because a process that can read the file can lock it. O_NONBLOCK prevents that the
+// kernel waits 45 s for the holder of a lease, and causes EAGAIN instead.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {

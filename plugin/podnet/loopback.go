@@ -14,9 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback sets lo up, for redirected connections, and adds the address
-// from which the proxy connects over IPv6. undo is never nil and undoes only what
-// was done.
+// prepareLoopback sets lo up, which redirected connections need, and adds the address from which the
+// proxy connects over IPv6. undo is never nil, and undoes only changes that were made.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	_, up, err := loopback()
@@ -33,7 +32,7 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 		return undo, nil
 	}
 	source := address(capture.ProxySourceIPv6.String())
-	source.Flags = unix.IFA_F_NODAD // else the kernel refuses to bind to it until a worker has run
+	source.Flags = unix.IFA_F_NODAD // otherwise the kernel refuses to bind to the address for a moment
 	switch err := netlink.AddrAdd(lo(), source); {
 	case errors.Is(err, unix.EEXIST):
 	case err != nil:
@@ -47,12 +46,12 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 
 const loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
 
-// lo is what netlink has to know of the loopback interface.
+// lo returns the loopback interface as netlink needs it.
 func lo() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopbackIndex}}
 }
 
-// loopback returns the interface's name and whether it is up, by ioctls: for netlink's
+// loopback returns the interface's name, and whether it is up. It uses ioctls, because for netlink's
 // answer the kernel takes a lock that all namespaces share (rtnl).
 func loopback() (name string, up bool, err error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -71,7 +70,7 @@ func loopback() (name string, up bool, err error) {
 	return request.Name(), request.Uint16()&unix.IFF_UP != 0, nil
 }
 
-// takeDown also removes the address that the kernel adds to lo that is set up, and leaves.
+// takeDown sets lo down. It also removes the address that the kernel adds to lo when lo is set up.
 func takeDown() error {
 	if err := netlink.LinkSetDown(lo()); err != nil {
 		return fmt.Errorf("setting lo down: %w", err)
@@ -79,8 +78,8 @@ func takeDown() error {
 	return removeAddress("127.0.0.1/8")
 }
 
-// ipv6Disabled reports whether lo has no IPv6, by the kernel's command line or by
-// sysctl: then there is no IPv6 traffic to capture.
+// ipv6Disabled reports whether lo has no IPv6, because of the kernel's command line or a sysctl. Then
+// there is no IPv6 traffic to capture.
 func ipv6Disabled() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	return err != nil || bytes.HasPrefix(value, []byte("1"))

@@ -20,24 +20,24 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Observation is what a visit to a namespace found of our rules and of what they need.
+// Observation describes our rules in a namespace, and the interfaces and routes that they need.
 type Observation struct {
 	netfilter.State
-	Rules      dump.Dump    // ours, empty where there are none
-	RulesFault error        // why State or Rules could not be read; a capture.Refusal where the host lacks the programs
+	Rules      dump.Dump    // our rules, empty if there are none
+	RulesFault error        // why State or Rules could not be read; a capture.Refusal if the host lacks the programs
 	Addresses  []netip.Addr // of all interfaces
 
 	loopback loopbackFacts
-	routes   []routeFacts // of the families that the rules of TPROXY need; empty where they were not asked for
+	routes   []routeFacts // of the families that TPROXY's rules need; empty if routes were not requested
 }
 
-// Observe reads the namespace, as the function of this name does for the calling thread's.
+// Observe calls the function Observe in the namespace.
 func (n *Namespace) Observe(ctx context.Context, routes bool) (Observation, error) {
 	return Read(n, func() (Observation, error) { return Observe(ctx, routes) })
 }
 
-// Observe reads the calling thread's namespace, with routes also the policy routing of
-// TPROXY. It changes nothing.
+// Observe reads the calling thread's namespace, and changes nothing. If routes is set, it also reads
+// the policy routing of TPROXY.
 func Observe(ctx context.Context, routes bool) (o Observation, err error) {
 	all, err := ListAddresses()
 	if err != nil {
@@ -66,8 +66,8 @@ func (o *Observation) readRules(ctx context.Context) (err error) {
 	return err
 }
 
-// Differences returns how what was observed differs from what Apply makes, a line for each
-// difference. Without rules, they are compared with those of the backend that is asked for.
+// Differences returns a line for each difference between the observation and the result of Apply. If
+// the namespace has no rules, they are compared with those of the backend asked.
 func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	backend, err := netfilter.Find(ctx, cmp.Or(o.Backend, asked))
 	if err != nil {
@@ -80,8 +80,8 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 	return slices.Concat(differences, o.Missing(rs)), nil
 }
 
-// compare compares rules that were read back with the Reference of the Ruleset. Rules beyond
-// the limits are a difference: no Ruleset comes near them.
+// compare compares rules that were read from the kernel with the Reference of the Ruleset. Rules that
+// exceed the limits differ, because no Ruleset has so many.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -96,8 +96,8 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset,
 	return dump.Diff(want, found), nil
 }
 
-// Missing returns what the Ruleset needs besides the rules and the namespace lacks, a line
-// each.
+// Missing returns a line for everything, other than rules, that the Ruleset needs and the namespace
+// lacks.
 func (o Observation) Missing(rs capture.Ruleset) []string {
 	missing := o.loopback.missing(rs.NeedsProxySource())
 	if rs.LocalMark == 0 {
@@ -114,7 +114,7 @@ func (o Observation) Missing(rs capture.Ruleset) []string {
 // loopbackFacts is the state of lo.
 type loopbackFacts struct {
 	name            string
-	up, ipv6, proxy bool // proxy: it has the address from which the proxy connects over IPv6
+	up, ipv6, proxy bool // proxy: lo has the address from which the proxy connects over IPv6
 }
 
 func observeLoopback(all []netlink.Addr) (facts loopbackFacts, err error) {
@@ -125,9 +125,9 @@ func observeLoopback(all []netlink.Addr) (facts loopbackFacts, err error) {
 	return facts, err
 }
 
-// missing returns what is missing of prepareLoopback's work.
+// missing returns the results of prepareLoopback that the namespace lacks.
 func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
-	if l.name != "lo" { // iptables matches the name
+	if l.name != "lo" { // the rules of iptables match this name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", l.name))
 	}
 	if !l.up {
@@ -139,15 +139,15 @@ func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
 	return missing
 }
 
-// routeFacts is what one family has of the policy routing.
+// routeFacts describes the policy routing of one family.
 type routeFacts struct {
 	family int
-	rules  []netlink.Rule // ours
+	rules  []netlink.Rule // our rules
 	route  bool
-	taken  error // a capture.Refusal: another program has routes in our table
+	taken  error // a capture.Refusal if another program has routes in our table
 }
 
-// observeRoutes reads the families that the namespace has.
+// observeRoutes reads the policy rules and routes of each IP family that the namespace has.
 func observeRoutes() (all []routeFacts, err error) {
 	for _, l := range localRoutesOf(capture.Ruleset{LocalMark: 1, IPv6: capture.Captured}) {
 		facts := routeFacts{family: l.rule.Family}
@@ -163,7 +163,7 @@ func observeRoutes() (all []routeFacts, err error) {
 	return all, nil
 }
 
-// missing returns what is missing of prepareRoutes' work.
+// missing returns the results of prepareRoutes that the namespace lacks.
 func (f routeFacts) missing(mark uint32) (missing []string) {
 	if f.taken != nil {
 		return []string{"unexpected: " + f.taken.Error()}

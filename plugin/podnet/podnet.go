@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet makes one pod's network namespace hold the rules that capture
-// decides, and the address and policy routes that they need. It refuses the host's
-// own namespace, and works under the pod's lock.
+// Package podnet applies the rules that capture decides about to one pod's network namespace, with the
+// address and policy routes that the rules need. It refuses the host's own namespace, and holds the
+// pod's lock while it works.
 package podnet
 
 import (
@@ -25,20 +25,20 @@ var ErrGone = errors.New("the network namespace does not exist")
 // Namespace is a pod's network namespace, open and locked, with a thread inside.
 type Namespace struct {
 	netns ns.NetNS
-	calls chan func() // for the thread
-	lock  *os.File    // nil without a lock: OpenForRemoval did not get it, or there is a LockFault
+	calls chan func() // functions that the thread calls
+	lock  *os.File    // nil if OpenForRemoval did not get the lock, or if there is a LockFault
 
-	LockFault error // why another process of ours can work in the namespace at the same time, nil if none can
+	LockFault error // why another process of ours can work in the namespace at the same time, or nil
 }
 
-// Open opens the namespace at path and takes its lock, for which it waits until
-// ctx ends. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
+// Open opens the namespace at path and takes its lock, for which it waits until ctx ends. Errors:
+// ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
 
-// OpenForRemoval is Open for DEL, which must not fail: if it can't take the lock
-// before ctx ends, it continues without.
+// OpenForRemoval is Open for DEL, which must not fail. If it can't take the lock before ctx ends, it
+// continues without a lock.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) {
 		taken, _ := takeLock(ctx, inode)
@@ -72,7 +72,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// enter has a thread enter the namespace once for all calls, and leave it after Close.
+// enter starts a thread that enters the namespace once for all calls, and leaves it after Close.
 func (n *Namespace) enter() error {
 	entered := make(chan error, 2)
 	go func() {
@@ -99,8 +99,8 @@ func (n *Namespace) Close() error {
 	return releaseLock(n.lock)
 }
 
-// refuseHost compares the namespace with that of this process and with that of
-// process 1, whose file can be missing or unreadable.
+// refuseHost compares the namespace with those of this process and of process 1, whose file can be
+// missing or unreadable.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		if n.Is(path) {
@@ -110,14 +110,15 @@ func (n *Namespace) refuseHost() error {
 	return nil
 }
 
-// Do runs f on the thread inside the namespace, one call at a time; f must not call Do.
+// Do calls f on the thread inside the namespace, one call at a time. f must not call Do.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	n.calls <- func() { done <- recovered(f) }
 	return <-done
 }
 
-// recovered returns a panic as an error: no caller of Do could recover it.
+// recovered converts a panic to an error, because a caller of Do can't recover a panic of the other
+// thread.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,7 +129,7 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// Read returns what f reads in the namespace of n.
+// Read returns the result of f, which it calls in the namespace.
 func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 	err = n.Do(func() error {
 		result, err = f()
@@ -137,7 +138,7 @@ func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 	return result, err
 }
 
-// Is reports whether the namespace is the one at a path; not if that can't be followed.
+// Is reports whether the path leads to this namespace. It returns false if the path can't be followed.
 func (n *Namespace) Is(path string) bool { return sameFile(int(n.netns.Fd()), path) }
 
 func sameFile(fd int, path string) bool {
@@ -145,9 +146,10 @@ func sameFile(fd int, path string) bool {
 	return errors.Join(unix.Fstat(fd, &own), unix.Stat(path, &there)) == nil && own.Dev == there.Dev && own.Ino == there.Ino
 }
 
-// Explained names AppArmor's profile in an error that reads as its denial: not every package wraps the kernel's error.
+// Explained adds the name of AppArmor's profile to an error whose text looks like a denial by AppArmor.
+// It reads the text, because not every package wraps the kernel's error.
 func Explained(err error) error {
-	label, _ := os.ReadFile("/proc/self/attr/current") // there is none without a security module
+	label, _ := os.ReadFile("/proc/self/attr/current") // empty without a security module
 	profile, text := strings.TrimSpace(string(label)), err.Error()
 	if !strings.HasSuffix(profile, " (enforce)") || !strings.Contains(text, "ermission denied") && !strings.Contains(text, "not permitted") {
 		return err

@@ -12,15 +12,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Probed is what a backend can do on a host.
+// Probed says which features of a backend a host has.
 type Probed struct {
-	Backend config.Backend // that an alias stands for
-	NoIPv6  error          // why pods with IPv6 can't be captured; those without can
+	Backend config.Backend // not an alias
+	NoIPv6  error          // why pods with IPv6 can't be captured, or nil
 }
 
-// Probe checks that kernel and host support a backend: it applies rules with every
-// expression to a scratch namespace, with transparent also those of TPROXY alone. The
-// host's programs are in the file system at root, "" for that of this process.
+// Probe checks that kernel and host support a backend, by applying rules with every expression to a
+// scratch namespace. If transparent is set, it uses only the rules of TPROXY. The host's programs are
+// in the file system at root, or in this process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
@@ -29,7 +29,7 @@ func Probe(ctx context.Context, root string, asked config.Backend, transparent b
 	found.Backend = backend.Name()
 	intent := fullIntent(transparent)
 	_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
-	if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // an ADD of a pod without IPv6 does without, too
+	if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 does not need IPv6, either
 		found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
 	}
@@ -45,7 +45,7 @@ func fullIntent(transparent bool) capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		Mesh: config.Meshes()[0], // whose rules have the expressions of all others
+		Mesh: config.Meshes()[0], // the rules of this mesh have the expressions of all others
 		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),

@@ -15,18 +15,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Policy routing that delivers marked packets to this host itself. The table
-// number is Istio's. The protocol, which names the program that added a rule,
-// marks ours, so that no other program's rule is removed. Only the kernel's rule
-// for table local comes before the priority: an earlier rule that matches the mark
-// by a mask would take the packets. Older versions used priority 133.
+// Policy routing that delivers marked packets to this host itself. The table number is Istio's. The
+// protocol identifies the program that added a rule, so that we never remove another program's rule.
+// Only the kernel's rule for table local has precedence over the priority, because an earlier rule that
+// matches the mark by a mask would take the packets. Older versions used priority 133.
 const (
 	localTable    = 133
 	localPriority = 1
 	localProtocol = 133
 )
 
-// localRoutes is one family's rule and route: packets with the mark use a table in
+// localRoutes contains one family's rule and route. By the rule, packets with the mark use a table in
 // which every destination is local.
 type localRoutes struct {
 	family string
@@ -98,8 +97,8 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	return undo, nil
 }
 
-// present returns our policy rules, and whether the namespace has the route. Errors: a
-// capture.Refusal for another route in the table, which could take packets.
+// present returns our policy rules, and whether the namespace has the route. Errors: a capture.Refusal
+// for another route in the table, which could take packets.
 func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -119,7 +118,7 @@ func (l localRoutes) isRule(r netlink.Rule) bool {
 	return r.Priority == localPriority && r.Mark == l.rule.Mark
 }
 
-// ownRules returns the policy rules of our protocol, of any priority.
+// ownRules returns the policy rules with our protocol, of any priority.
 func ownRules(family int) ([]netlink.Rule, error) {
 	rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -128,7 +127,7 @@ func ownRules(family int) ([]netlink.Rule, error) {
 	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
-// removeRoutes removes the rules and routes of our protocol, for any Ruleset.
+// removeRoutes removes the rules and routes with our protocol, for any Ruleset.
 func removeRoutes() error {
 	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -158,7 +157,7 @@ func (l localRoutes) routeName() string {
 	return fmt.Sprintf("%s route local default dev lo, table %d", l.family, localTable)
 }
 
-// unlessAbsent returns nil for the error that a rule or route does not exist.
+// unlessAbsent returns nil for an error that means that a rule or route does not exist.
 func unlessAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil

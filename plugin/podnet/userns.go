@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// refuseUserNamespace refuses iptables for a pod with a user namespace of its own:
-// the kernel accepts owner matches of iptables only from a process in that user
-// namespace. nftables has no such limit.
+// refuseUserNamespace refuses iptables for a pod with its own user namespace, because the kernel
+// accepts owner matches of iptables only from a process in that user namespace. nftables has no such
+// limit.
 func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 	if asked == config.NFTables {
 		return nil
@@ -30,12 +30,12 @@ func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 	return nil
 }
 
-// ownUserNamespace reports whether the network namespace belongs to another user
-// namespace than this process's. See ioctl_ns(2).
+// ownUserNamespace reports whether the network namespace belongs to another user namespace than this
+// process's. See ioctl_ns(2).
 func (n *Namespace) ownUserNamespace() (own bool, err error) {
 	fd, err := unix.IoctlRetInt(int(n.netns.Fd()), unix.NS_GET_USERNS)
 	if errors.Is(err, unix.EPERM) {
-		return true, nil // it is outside of this process's own
+		return true, nil // the owner is outside this process's user namespace
 	}
 	if err != nil {
 		return false, err
