@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// builder collects the chains of a Ruleset. Rules are added to the last chain.
+// builder collects the chains of a Ruleset. add and exempt add rules to the last chain.
 type builder struct {
 	Intent
 	mesh              *mesh
@@ -17,8 +17,9 @@ type builder struct {
 	chains            []Chain
 }
 
-// baseChainWithoutIPv6 begins a chain that a hook calls. Where IPv6 is not captured, its first
-// rule returns IPv6 packets, so that no later rule has to match the family.
+// baseChainWithoutIPv6 begins a chain that a hook calls. If IPv6 is not captured, the chain's first
+// rule returns IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule
+// for iptables, so that other programs' rules still apply.
 func (b *builder) baseChainWithoutIPv6(table Table, hook Hook) {
 	b.baseChain(table, hook)
 	b.leaveIPv6()
@@ -39,8 +40,8 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule. It omits rules that only IPv6 packets match in chains that no IPv6
-// packet enters; a fence judges all of them.
+// add appends a rule to the last chain. If no IPv6 packet enters the chain, add omits rules that match
+// only IPv6 packets. Packets of both families enter the fence's chains.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
 	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)
@@ -50,7 +51,7 @@ func (b *builder) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt returns matching packets from the chain. For an empty list it adds no rule.
+// exempt adds a rule that returns matching packets from the chain. If a list is empty, it adds no rule.
 func (b *builder) exempt(m Match, why string) {
 	if !m.empty() {
 		b.add(m, Action{Verdict: Return}, why)
@@ -65,7 +66,7 @@ func (in *Intent) reroutes() List[string] { return named("reroute_interfaces", i
 
 func (in *Intent) ownerGroups() List[uint32] { return named("owner_groups", in.OwnerGroups) }
 
-// excludedOwnerGroups is empty if the captured groups are listed.
+// excludedOwnerGroups returns an empty list if the Intent lists the captured groups.
 func (in *Intent) excludedOwnerGroups() List[uint32] {
 	if len(in.OwnerGroups) > 0 {
 		return List[uint32]{}
@@ -73,8 +74,8 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
-// empty reports whether a match tests at most the packet's family and protocol. One
-// that was made of empty lists would match every packet.
+// empty reports whether a match tests at most the packet's family and protocol. A match with only empty
+// lists would match every packet.
 func (m Match) empty() bool {
 	m.Protocol, m.Family = "", ""
 	return reflect.ValueOf(m).IsZero()
@@ -83,7 +84,7 @@ func (m Match) empty() bool {
 // one returns a list of a single value. It has no name, because it needs no set.
 func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
 
-// given is empty for 0, which stands for none.
+// given returns a list of a single value, or an empty list for the zero value.
 func given[T comparable](value T) List[T] {
 	if value == *new(T) {
 		return List[T]{}
@@ -102,7 +103,7 @@ func tcpPorts(name string, ports ...PortRange) Match {
 	return Match{Protocol: TCP, DstPort: named(name, ports)}
 }
 
-// ranges returns the ranges of one family: a kernel set holds a single family.
+// ranges returns the ranges of one family, because a set in the kernel contains only one family.
 func ranges(name string, prefixes []netip.Prefix, family Family) List[netip.Prefix] {
 	of := slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != (family == IPv4) })
 	return named(name+"_"+string(family), of)

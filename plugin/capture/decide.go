@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture decides how a pod's traffic is captured. Decide turns a Pod, the
-// fields that decide, into an Intent; Rules turns an Intent into a Ruleset. It is pure:
-// it reads no file, no kernel and no API, and links none of Kubernetes' packages.
+// Package capture decides how a pod's traffic is captured. Decide converts a Pod to an Intent, and
+// Rules converts an Intent to a Ruleset. The package is pure: it reads no file, no kernel state and no
+// API, and links no Kubernetes packages.
 package capture
 
 import (
@@ -17,20 +17,19 @@ import (
 type Decision struct {
 	Exemption Exemption
 	Intent    Intent
-	Rules     Ruleset // of the Intent, once the addresses are known
+	Rules     Ruleset // rules of the Intent; empty until At has set the addresses
 
-	// Warnings are for the operator, the most important first. They are also set
-	// with an error.
+	// Warnings are for the operator, the most important first. They are set even with an error.
 	Warnings []string
-	Notes    []string // on what the mesh's settings choose for every such pod
+	Notes    []string // about decisions that the mesh's settings make for every such pod
 
 	pod      Pod
 	policy   config.IPv6Policy
 	families families
 }
 
-// Decide decides whether and how a pod is captured, as far as that does not depend on its
-// addresses. The error is BadInput with every fault, or a Refusal.
+// Decide decides whether and how a pod is captured, before its addresses are known. The error is
+// BadInput with every fault, or a Refusal.
 func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
 	switch exemption := Exclusion(pod, settings.Meshes); {
@@ -58,15 +57,15 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	return Decision{Intent: intent, Warnings: d.warnings, pod: pod, policy: settings.IPv6, families: d.families}, nil
 }
 
-// At completes the decision by the addresses in the pod's network namespace, and by those of
-// its node, which matter only if HasOpenings.
-// The error is BadInput for lists that are too long together, or a Refusal.
+// At completes the decision with the addresses in the pod's network namespace. It needs the node's
+// addresses only if HasOpenings returns true. The error is a Refusal, or BadInput for lists that are
+// too long together.
 func (d Decision) At(addresses, node []netip.Addr) (Decision, error) {
 	if d.Exemption.Cause != "" {
 		return d, nil
 	}
 	var refusal error
-	if d.Intent.IPv6, d.Notes, refusal = d.families.choose(d.policy, addresses); refusal != nil {
+	if d.Intent.IPv6, d.Notes, refusal = d.families.treatIPv6(d.policy, addresses); refusal != nil {
 		return d, refusal
 	}
 	d.Intent.Fence = d.Intent.Fence.close(node)
@@ -79,7 +78,7 @@ func (d Decision) HasOpenings() bool {
 	return d.Intent.Fence != nil && len(d.Intent.Fence.Openings) > 0
 }
 
-// decider holds the state of one Decide.
+// decider holds the state of one call of Decide.
 type decider struct {
 	mesh     *mesh
 	pod      Pod
@@ -87,12 +86,12 @@ type decider struct {
 	settings config.Settings
 
 	onlyOwnIDs bool     // no other container may have the proxy's ids, whatever the settings say
-	families   families // of addresses that the proxy expects
+	families   families // families of addresses that the proxy expects
 
 	faults   BadInput
 	refusals []string
 	warnings []string
-	elements int // of all lists read so far
+	elements int // number of elements in all lists read so far
 }
 
 func (d *decider) refuse(format string, args ...any) {
@@ -103,7 +102,7 @@ func (d *decider) fault(key, value, format string, args ...any) {
 	d.faults = append(d.faults, Fault{Key: key, Value: value, Problem: fmt.Sprintf(format, args...)})
 }
 
-// keyFault adds a fault of a key, whatever its value is.
+// keyFault adds a fault of a key, without its value.
 func (d *decider) keyFault(key, problem string) {
 	d.faults = append(d.faults, Fault{Key: key, Problem: problem, noValue: true})
 }
@@ -112,15 +111,15 @@ func (d *decider) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
-// families is what a proxy expects of the pod's addresses. IPv4 is always captured.
+// families says which IP families a proxy expects. IPv4 is always captured.
 type families struct {
-	dualStack bool   // both families, even without an IPv6 address: one may be added later
-	ifPresent bool   // IPv6, if the pod has such an address
+	dualStack bool   // the proxy expects IPv6 even without an IPv6 address, because one may be added later
+	ifPresent bool   // the proxy expects IPv6 if the pod has an IPv6 address
 	otherwise string // says why the proxy does not expect both families
 }
 
-// choose decides on IPv6; see config.IPv6Policy.
-func (f families) choose(policy config.IPv6Policy, addresses []netip.Addr) (ipv6 Treatment, notes []string, refusal error) {
+// treatIPv6 decides how the rules treat IPv6. See config.IPv6Policy.
+func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (ipv6 Treatment, notes []string, refusal error) {
 	has4, has6 := usableFamilies(addresses)
 	switch {
 	case !has4 && !has6:
@@ -130,7 +129,8 @@ func (f families) choose(policy config.IPv6Policy, addresses []netip.Addr) (ipv6
 	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && (f.dualStack || f.ifPresent && has6):
 		return Captured, nil, nil
 	case !has6:
-		// Redirected IPv6 could reach the application: the proxy may listen on 0.0.0.0 alone.
+		// Redirected IPv6 connections could reach the application, because the proxy may listen only on
+		// 0.0.0.0.
 		return Refused, nil, nil
 	default:
 		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q",
@@ -138,7 +138,7 @@ func (f families) choose(policy config.IPv6Policy, addresses []netip.Addr) (ipv6
 	}
 }
 
-// usableFamilies reports the families of the addresses that other hosts can reach.
+// usableFamilies returns the families of addresses that other hosts can reach.
 func usableFamilies(addresses []netip.Addr) (has4, has6 bool) {
 	for _, a := range addresses {
 		switch a = a.Unmap(); {

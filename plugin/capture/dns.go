@@ -4,20 +4,20 @@ package capture
 
 const portDNS = 53
 
-// zoneQueries is the conntrack zone of captured queries. The application's query and the
-// query that the proxy then sends upstream can have the same addresses and ports: the zone
-// keeps their entries apart.
+// zoneQueries is the conntrack zone of captured queries. The application's query, and the query that
+// the proxy then sends upstream, can have the same addresses and ports. The zone keeps their conntrack
+// entries apart.
 const zoneQueries uint16 = 2
 
-// dns returns a match on queries.
+// dns returns a match on DNS queries.
 func dns(protocol Protocol) Match {
 	return Match{Protocol: protocol, DstPort: one(PortRange{portDNS, portDNS})}
 }
 
-// dnsZones assigns the zone to the queries over UDP that nat captures, before conntrack
-// sees them. No rule is about answers, or about what the pod forwards: the zone is that
-// of what an entry's client sends, and conntrack finds answers in either direction by
-// itself. So what a server of the pod answers to port 53 is no query.
+// dnsZones assigns the zone to the UDP queries that nat captures, before conntrack sees them. No rule
+// matches answers or forwarded packets, because SetZone sets the zone of packets from an entry's
+// client, and conntrack finds answers by itself. So an answer that a server in the pod sends to port 53
+// is not treated as a query.
 func (b *builder) dnsZones() {
 	if !b.capturesDNS() {
 		return

@@ -8,12 +8,12 @@ type Exemption struct {
 	Message string // names the field of the pod or of the configuration
 }
 
-// ExemptionCause is used as a label of metrics, so its values must not change.
+// ExemptionCause is the cause of an exemption. It is a label of metrics, so its values must not change.
 type ExemptionCause string
 
 const (
-	// NotInjected is the cause of pods outside the mesh. Pods with any other cause
-	// are in the mesh, and their traffic bypasses the proxy.
+	// NotInjected is the cause for pods outside the mesh. Pods with another cause are in the mesh, and
+	// their traffic bypasses the proxy.
 	NotInjected ExemptionCause = "not_injected"
 
 	InitContainer     ExemptionCause = "init_container"

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// MaxExpanded limits what the lists of one pod become in the kernel: its rules in iptables,
-// of both families and all tables together, and its elements in sets of nftables. iptables
-// has a rule for each combination of a rule's lists. The limit is the same for all backends,
-// because a backend can be chosen after the pod was made.
+// MaxExpanded limits the rules and set elements that the lists of one pod can cause in the kernel. It
+// limits the rules of iptables, in both families and all tables together, and the elements in sets of
+// nftables. iptables needs a rule for each combination of a rule's lists. The limit is the same for all
+// backends, because the operator can choose another backend later.
 const MaxExpanded = 60_000
 
-// multiportMax is the most ports that one rule of iptables can list (XT_MULTI_PORTS). A
-// range counts as two.
+// multiportMax is the largest number of ports in one rule of iptables (XT_MULTI_PORTS). A range counts
+// as two ports.
 const multiportMax = 15
 
-// MultiportSize returns how many of the ranges one rule of iptables can list.
+// MultiportSize returns the number of ranges that fit into one rule of iptables.
 func MultiportSize(ranges []PortRange) int {
 	for _, r := range ranges {
 		if r.First != r.Last {
@@ -27,7 +27,7 @@ func MultiportSize(ranges []PortRange) int {
 	return multiportMax
 }
 
-// listSize is the length of a list, and how many rules of iptables it takes.
+// listSize contains the length of a list, and the number of iptables rules for it.
 type listSize struct {
 	name            string
 	elements, rules int
@@ -42,7 +42,7 @@ func (m Match) listSizes() [7]listSize {
 	return [...]listSize{sizeOf(m.In), sizeOf(m.Out), sizeOf(m.Src), sizeOf(m.Dst), ports, sizeOf(m.UID), sizeOf(m.GID)}
 }
 
-// Expanded returns how many rules of iptables the match takes.
+// Expanded returns the number of iptables rules for the match.
 func (m Match) Expanded() int {
 	n := 1 + int(m.ICMPTypes.Last-m.ICMPTypes.First)
 	for _, list := range m.listSizes() {
@@ -51,8 +51,8 @@ func (m Match) Expanded() int {
 	return n
 }
 
-// expanded returns the rules of iptables and the elements of sets, and the lists of the rule
-// that takes most.
+// expanded returns the number of iptables rules and of set elements, and the lists of the rule that
+// needs most iptables rules.
 func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	most, seen := 0, map[string]bool{}
 	for _, family := range []Family{IPv4, IPv6} {
@@ -74,8 +74,8 @@ func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	return rules, elements, largest
 }
 
-// checkExpansion returns a fault for lists that become more than the kernel's tables should
-// hold. It counts, and expands none of it.
+// checkExpansion returns a fault for lists that exceed MaxExpanded. It only counts the rules and
+// elements, and does not create them.
 func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {
@@ -95,8 +95,8 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	}}
 }
 
-// keyOf returns the annotation that a list is from, or the list's name: other lists can be
-// too long only by the mesh's settings.
+// keyOf returns the annotation that contains a list, or the list's name if the list comes from the
+// mesh's settings.
 func (m *mesh) keyOf(pod Pod, list string) string {
 	if strings.HasPrefix(list, listFence) {
 		return annotationFenceAllow

@@ -4,10 +4,10 @@ package capture
 
 import "slices"
 
-// For returns the part of the Ruleset that packets of a family can meet, for backends
-// that keep each family's rules apart. If no rule applies to the family, it has no chain.
+// For returns the part of the Ruleset that packets of a family can meet, for backends that keep each
+// family's rules apart. If no rule applies to the family, the part has no chains.
 func (rs Ruleset) For(family Family) Ruleset {
-	rules := map[string][]Rule{} // of the chains that such a packet can enter
+	rules := map[string][]Rule{} // rules of the chains that such packets can enter
 	var enter func(Chain)
 	enter = func(chain Chain) {
 		if _, entered := rules[chain.NFTName()]; entered {
@@ -36,8 +36,8 @@ func (rs Ruleset) For(family Family) Ruleset {
 	return part
 }
 
-// metBy returns the rules that packets of a family can meet: those before the first one
-// that returns all of them.
+// metBy returns the rules that packets of a family can meet, which precede the first rule that returns
+// all of them.
 func (c Chain) metBy(family Family) (met []Rule) {
 	for _, rule := range c.Rules {
 		if of := rule.Match.OnlyFamily(); of != "" && of != family {
@@ -55,7 +55,7 @@ func (r Rule) returnsAll(family Family) bool {
 	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
-// Chain returns a chain that rules lead to, an empty one where it is missing.
+// Chain returns the chain with this name to which rules lead, or an empty one if it is missing.
 func (rs Ruleset) Chain(table Table, name string) Chain {
 	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
 	if i < 0 {

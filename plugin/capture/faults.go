@@ -15,10 +15,10 @@ type Fault struct {
 	Value   string
 	Problem string // ends with the expected form
 
-	noValue bool // the key itself is wrong or absent: its value is not kept
+	noValue bool // the key itself is wrong or absent, so its value is not kept
 }
 
-// BadInput is the error with all faults of one pod's annotations.
+// BadInput is the error that contains all faults of one pod's annotations.
 type BadInput []Fault
 
 func (faults BadInput) Error() string {
@@ -33,8 +33,8 @@ func (faults BadInput) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Refusal is the error for a meshed pod that must not start: it, or one of its
-// containers, would run uncaptured.
+// Refusal is the error for a meshed pod that must not start, because the pod or one of its containers
+// would run uncaptured.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }

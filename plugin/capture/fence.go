@@ -18,7 +18,8 @@ const (
 	annotationFenceAllow = annotationOwn + "fence-allow"
 )
 
-// fenceAnnotations decide in every mesh, and do not make a pod one of any.
+// fenceAnnotations returns the annotations of a fence. They have the same meaning in every mesh, and do
+// not put a pod into a mesh.
 func fenceAnnotations() []Annotation {
 	return []Annotation{
 		{
@@ -31,8 +32,8 @@ func fenceAnnotations() []Annotation {
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
-// Fence refuses the packets of a pod that are neither captured, nor its proxy's, nor on
-// loopback, nor TCP of an exclusion, nor of one of the openings.
+// Fence refuses a pod's packets, except captured ones, the proxy's, those on loopback, TCP that an
+// exclusion exempts, and those that an opening permits.
 type Fence struct {
 	Openings []Opening
 }
@@ -43,7 +44,7 @@ type Opening struct {
 	Ranges []netip.Prefix // the parts of Range that are open; see At
 }
 
-// Fenced reports whether annotations ask for a fence, with valid values or not.
+// Fenced reports whether annotations ask for a fence, even if their values are invalid.
 func Fenced(annotations map[string]string) bool {
 	value, fenced := annotations[annotationFence]
 	_, allows := annotations[annotationFenceAllow]
@@ -82,8 +83,8 @@ func (d *decider) readFence(in *Intent) {
 	}
 }
 
-// checkFencedContainers refuses containers that can send past every rule: AF_PACKET sockets
-// bypass netfilter, and NET_RAW can also set the marks that the rules trust.
+// checkFencedContainers refuses containers that can bypass all rules. AF_PACKET sockets bypass
+// netfilter, and NET_RAW permits setting the marks that the rules trust.
 func (d *decider) checkFencedContainers() {
 	var lines []string
 	for _, c := range d.pod.Containers {
@@ -95,8 +96,9 @@ func (d *decider) checkFencedContainers() {
 	d.refusals = append(d.refusals, config.Few(lines, "containers have the capability NET_RAW or NET_ADMIN and can send past the fence")...)
 }
 
-// checkNoExclusions refuses exclusions of the pod and of the operator. A mesh's own, which are
-// its proxy's ports, stay: they are read from a pod without these keys.
+// checkNoExclusions refuses exclusions of the pod and of the operator. It accepts the mesh's own
+// exclusions, which are its proxy's ports. To find them, it reads the pod without the keys of
+// exclusions.
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
 	bare.pod.Annotations = maps.Clone(d.pod.Annotations)
@@ -122,15 +124,15 @@ func (d *decider) checkNoExclusions(in Intent) {
 	}
 }
 
-// without reports whether a list has a value that another one has not.
+// without reports whether a list contains a value that the other list lacks.
 func without[T comparable](list, other []T) bool {
 	return slices.ContainsFunc(list, func(value T) bool { return !slices.Contains(other, value) })
 }
 
-// linkLocal is opened only by a range inside it: cloud providers serve credentials there.
+// linkLocal is only open for an opening within it, because cloud providers serve credentials there.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
-// close takes link-local and the node's addresses out of wider openings.
+// close removes link-local addresses and the node's addresses from wider openings.
 func (f *Fence) close(node []netip.Addr) *Fence {
 	if f == nil {
 		return nil
@@ -143,14 +145,14 @@ func (f *Fence) close(node []netip.Addr) *Fence {
 	at := &Fence{}
 	for _, o := range f.Openings {
 		o.Ranges = outside(o.Range, slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool {
-			return c.Bits() <= o.Range.Bits() // the opening is inside, or names it
+			return c.Bits() <= o.Range.Bits() // the opening is inside the range, or equals it
 		}))
 		at.Openings = append(at.Openings, o)
 	}
 	return at
 }
 
-// outside returns the parts of a range that no closed range holds.
+// outside returns the parts of a range that no closed range contains.
 func outside(r netip.Prefix, closed []netip.Prefix) []netip.Prefix {
 	within := slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool { return !r.Overlaps(c) })
 	switch {

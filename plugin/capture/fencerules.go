@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// The fence is judged in table filter, after nat. What nat captured is known by the
-// connection, because a redirected packet still has its first interface; TPROXY's, by the
-// connection's mark. State opens TCP, whose every first packet is judged, answers to what was
-// let in, and ICMP errors. A datagram that a process of the pod sends is judged by its user:
-// it can meet the entry of a closed socket of the proxy.
+// The fence judges packets in table filter, after nat. It recognizes captured packets by the conntrack
+// entry, because a redirected packet still has its first interface, or, for TPROXY, by the connection's
+// mark. By the connection's state, the fence permits TCP, whose first packets it has judged, answers to
+// permitted packets, and ICMP errors. It judges a datagram that a process of the pod sends by the
+// process's user, because the datagram can meet the conntrack entry of a closed socket of the proxy.
 const (
-	// ChainFence counts the packets that the fence refuses, and ChainFenceReset the outbound
-	// TCP packets among them, in table Filter.
+	// ChainFence and ChainFenceReset count the packets that the fence refuses, in table Filter.
+	// ChainFenceReset counts the outbound TCP packets among them.
 	ChainFence      = "ISTIO_FENCE"
 	ChainFenceReset = "ISTIO_FENCE_RESET"
 
@@ -34,14 +34,15 @@ var (
 	resets = gotoChain(ChainFenceReset)
 )
 
-// jumpToFence has all packets of the pod pass the fence, as the last rule of the open chain.
+// jumpToFence adds a rule to the last chain by which all packets enter the fence. It must be the
+// chain's last rule.
 func (b *builder) jumpToFence(chain string) {
 	if b.Fence != nil {
 		b.add(Match{}, Action{Verdict: Jump, Chain: chain}, "the pod has a fence")
 	}
 }
 
-// fenceChains are the chains of the fence, for both families, whatever is captured.
+// fenceChains adds the chains of the fence. They judge both families, even if only IPv4 is captured.
 func (b *builder) fenceChains() {
 	if b.Fence == nil {
 		return
@@ -61,13 +62,15 @@ func (b *builder) fenceChains() {
 
 func (b *builder) fenceOut() {
 	b.chain(Filter, chainFenceOut)
-	// The answer to a packet in another host's name would leave the pod by the same entry.
+	// Otherwise the answer to a packet with another host's address as its source would leave the pod,
+	// because it has the same conntrack entry.
 	forged := Match{ToLo: true, ForeignSource: true, Original: true} // the kernel's resets are answers
 	if b.transparent() {                                             // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, fenced, "sent in another host's name")
-	// A packet that dies on lo leaves an entry, by which an answer from outside would come in.
+	// A packet that ends on lo leaves a conntrack entry, through which an answer from outside could
+	// come in.
 	b.add(Match{ToLo: true, ForeignDst: true, Original: true}, fenced, "to another host by loopback")
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
@@ -84,7 +87,7 @@ func (b *builder) fenceOut() {
 			o.DstPort, o.Dst = o.ports, o.ranges
 		case o.Protocol == UDP:
 			o.Answer, o.Dst = true, o.ranges
-		default: // TCP's answers are those of a judged connection
+		default: // the fence permits TCP's answers by their connection's state
 			continue
 		}
 		b.exempt(o.Match, "an exception of the fence")
@@ -99,7 +102,7 @@ func (b *builder) fenceOut() {
 func (b *builder) fenceIn() {
 	b.chain(Filter, chainFenceIn)
 	b.exempt(Match{FromLo: true}, "judged as it was sent")
-	// It would belong to a connection on lo. By IPv4, the kernel drops such packets.
+	// Such a packet would match a connection on lo. For IPv4, the kernel drops such packets itself.
 	b.add(Match{Family: IPv6, OwnSource: true}, fenced, "sent in the pod's name")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
 	if b.transparent() {
@@ -112,7 +115,7 @@ func (b *builder) fenceIn() {
 		}
 	}
 	inbound := b.inbound
-	if b.transparent() { // its exclusions are in mangle, and nat has none of them
+	if b.transparent() { // TPROXY's exclusions are in mangle, not in nat
 		redirected := b.Intent
 		redirected.Transparent = false
 		inbound = b.mesh.inbound(&redirected)
@@ -126,8 +129,8 @@ func (b *builder) fenceIn() {
 	b.fenceFlow(inbound, "INPUT", fenced)
 }
 
-// fenceTCP judges the first packet of each connection by the policy of nat, and a SYN
-// whatever conntrack has of its connection.
+// fenceTCP judges the first packet of each connection by nat's policy. It judges each SYN, even if
+// conntrack already has an entry for its connection.
 func (b *builder) fenceTCP(f flow, name string, refused Action) {
 	policy := refused // a flow without rules exempts nothing
 	if len(f) > 0 {
@@ -139,8 +142,8 @@ func (b *builder) fenceTCP(f flow, name string, refused Action) {
 	b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "of a connection that was let through")
 }
 
-// fenceFlow copies a flow for TCP: its exemptions pass, and all else is refused. It leaves out
-// rules about packets that have passed the fence already, on lo or as the proxy's.
+// fenceFlow copies a flow for TCP. Packets that the flow exempts pass, and all others are refused. It
+// omits rules about packets that have already passed the fence, which are on lo or come from the proxy.
 func (b *builder) fenceFlow(f flow, name string, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	reached := map[string]bool{"": true}
@@ -169,23 +172,23 @@ func (b *builder) fenceFlow(f flow, name string, refused Action) {
 
 func isOnly(list List[uint32], id uint32) bool { return slices.Equal(list.Values, []uint32{id}) }
 
-// fenceICMP lets through what a network needs: errors about connections that conntrack knows,
-// and, from this link only, neighbour discovery and multicast listeners' reports.
+// fenceICMP permits the ICMP that a network needs: errors about known connections and, only from this
+// link, neighbour discovery and multicast listeners' reports.
 func (b *builder) fenceICMP() {
 	b.chain(Filter, chainFenceICMP)
 	b.add(Match{Invalid: true}, fenced, "of no connection")
-	// RFC 792 and RFC 4443: unreachable, too big, time exceeded, parameter problem.
+	// RFC 792 and RFC 4443 define these errors: unreachable, too big, time exceeded, parameter problem.
 	b.exempt(Match{Protocol: ICMP, ICMPTypes: TypeRange{3, 3}}, "an error")
 	b.exempt(Match{Protocol: ICMP, ICMPTypes: TypeRange{11, 12}}, "an error")
 	b.exempt(Match{Protocol: ICMPv6, ICMPTypes: TypeRange{1, 4}}, "an error")
-	// RFC 4861, without redirects; RFC 2710 and RFC 3810.
+	// These types are from RFC 4861, without redirects, and from RFC 2710 and RFC 3810.
 	b.exempt(Match{Family: IPv6, HopLimit: 255, Protocol: ICMPv6, ICMPTypes: TypeRange{133, 136}}, "neighbour discovery")
 	b.exempt(Match{Family: IPv6, HopLimit: 1, Protocol: ICMPv6, ICMPTypes: TypeRange{130, 132}}, "multicast listeners")
 	b.exempt(Match{Family: IPv6, HopLimit: 1, Protocol: ICMPv6, ICMPTypes: TypeRange{143, 143}}, "multicast listeners")
 	b.add(Match{}, fenced, "no error")
 }
 
-// opening is an exception as a match on its protocol, with the lists that it is about.
+// opening is an exception as a match on its protocol, with its ports and ranges.
 type opening struct {
 	Match
 	Inbound bool
@@ -193,8 +196,8 @@ type opening struct {
 	ranges  List[netip.Prefix]
 }
 
-// openings leaves out an exception without a range, which would match every address: the
-// node's addresses can be all of a narrow one.
+// openings returns the exceptions of the fence. It omits an exception without a range, because its rule
+// would match every address. An exception has no range if all its addresses belong to the node.
 func (b *builder) openings() (list []opening) {
 	for i, o := range b.Fence.Openings {
 		if len(o.Ranges) == 0 {

@@ -2,12 +2,12 @@
 
 package capture
 
-// flow is a mesh's chains of nat for one hook: the first rule that matches decides, and a
-// packet that no rule matches passes. Packets enter the first chain, which has no name here,
-// by the hook.
+// flow is a mesh's complete policy for one hook, as chains of nat. The first rule that matches a packet
+// decides, and packets that no rule matches pass. The first chain has no name in a flow, because it is
+// the chain that the hook's packets enter.
 type flow []Chain
 
-// Where rules of a flow send packets, in addition to another of its chains.
+// Actions of a flow's rules that lead to chains outside the flow.
 var (
 	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}
 	toOutbound = Action{Verdict: Jump, Chain: chainRedirect}
@@ -15,10 +15,10 @@ var (
 
 func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNSPort} }
 
-// gotoChain continues in another chain, from which the packet does not come back to this one.
+// gotoChain continues in another chain. The packet does not return to this chain.
 func gotoChain(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
 
-// chain begins a chain, to which later rules are added.
+// chain begins a chain. add and exempt add rules to the last chain.
 func (f *flow) chain(name string) { *f = append(*f, Chain{Name: name}) }
 
 func (f *flow) add(m Match, do Action, why string) {
@@ -29,15 +29,15 @@ func (f *flow) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt has matching packets pass. For an empty list it adds no rule.
+// exempt adds a rule that lets matching packets pass uncaptured. If a list is empty, it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)
 	}
 }
 
-// addFlow adds a flow to the open chain, and its further chains to that chain's table, with
-// each rule as rewrite returns it, or without it.
+// addFlow adds a flow's first chain to the last chain of the builder, and the flow's other chains to
+// the same table. rewrite returns each rule to add, and whether to add it.
 func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	table := b.chains[len(b.chains)-1].Table
 	for _, chain := range f {

@@ -9,7 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Selection is a wildcard or a list: "*" selects everything, an empty list nothing.
+// Selection is a wildcard or a list. "*" selects everything, and an empty list nothing.
 type Selection[T any] struct {
 	All  bool
 	Only []T
@@ -18,11 +18,11 @@ type Selection[T any] struct {
 // Everything returns the selection "*".
 func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
 
-// A parser parses one element of a list. Its error says which form it expects.
+// parser parses one element of a list. Its error contains the expected form.
 type parser[T any] func(element string) (T, error)
 
-// parseList parses a comma-separated list. White space around elements is ignored.
-// The error names the first faulty elements and counts the others.
+// parseList parses a comma-separated list, and ignores white space around elements. The error contains
+// the first faulty elements, and the number of others.
 func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -43,7 +43,7 @@ func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	return values, nil
 }
 
-// selectionOf reads an annotation that is "*" or a list. The default is "*".
+// selectionOf reads an annotation whose value is "*" or a list. Its default is "*".
 func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	text, ok := d.pod.Annotations[key]
 	if !ok || strings.TrimSpace(text) == "*" {
@@ -52,7 +52,7 @@ func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	return Selection[T]{Only: listOf(d, key, "", parse)}
 }
 
-// listOf reads an annotation that is a list.
+// listOf reads an annotation whose value is a list.
 func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
@@ -67,8 +67,8 @@ func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	return list
 }
 
-// Limits on what a pod's author writes: the memory and time that plugin and guard
-// need for rules, dumps and messages grow with it.
+// Limits for values that a pod's author writes, because the memory and time that plugin and guard need
+// for rules, dumps and messages grow with them.
 const (
 	// maxAnnotation is Kubernetes' limit for all annotations of a pod together.
 	maxAnnotation = 256 << 10
@@ -77,7 +77,7 @@ const (
 	maxElements = 20_000
 )
 
-// withinLimits reports whether a list may be parsed. If not, it adds a fault.
+// withinLimits reports whether a list may be parsed. If it may not, withinLimits adds a fault.
 func (d *decider) withinLimits(key, text string) bool {
 	if len(text) > maxAnnotation {
 		d.fault(key, text, "%d bytes: expected at most %d", len(text), maxAnnotation)

@@ -9,8 +9,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// proxyID returns the container's id, else the pod's, else the mesh's. The mesh's id
-// also replaces 0: as in Istio, root's traffic is never exempt. The mesh may have none.
+// proxyID returns the id in the container's security context, or else the pod's, or else the mesh's. It
+// also replaces 0 with the mesh's id, because, as in Istio, root's traffic is never exempt. The mesh
+// may have no id.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
@@ -22,8 +23,8 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 	return uint32(id.Number)
 }
 
-// checkSharedID refuses, or warns of, other containers with the proxy's uid or gid:
-// rules can't distinguish their traffic from the proxy's, so it escapes capture.
+// checkSharedID refuses, or warns about, other containers with the proxy's uid or gid. Rules can't
+// distinguish their traffic from the proxy's, so it escapes capture.
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
@@ -45,16 +46,16 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
-// checkUnknownIDs refuses, or warns of, containers whose uid or gid only the image knows
-// or a process of root chooses, if the proxy's is not the mesh's, which images leave
-// alone. A gid counts only where the uid is not set either: OpenShift sets no other.
+// checkUnknownIDs refuses, or warns about, containers whose uid or gid is set only by the image, or
+// chosen by a process of root. It does so only if the proxy's id is not the mesh's, because images do
+// not use the mesh's id. A container with a uid may lack a gid, because OpenShift sets only uids.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
-	started := false // the proxy
+	started := false // the proxy is among the containers so far
 	for _, c := range d.pod.Containers {
 		started = started || c.Name == d.proxy.Name
-		ends := c.Init && !c.KeepsRunning && !started && !d.onlyOwnIDs // before there is a proxy
+		ends := c.Init && !c.KeepsRunning && !started && !d.onlyOwnIDs // the container ends before the proxy starts
 		if c.Name == d.proxy.Name || ends || d.isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
 			continue
 		}
@@ -64,9 +65,9 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	d.addEscapes(config.Few(lines, "containers set no uid and may have the proxy's"))
 }
 
-// checkGroups refuses, or warns of, containers whose processes need no capability to get
-// the proxy's gid: it is one of their groups, and they may execute a program of their own
-// with that group and the set-group-ID bit.
+// checkGroups refuses, or warns about, containers whose processes can get the proxy's gid without a
+// capability. They can if it is one of their groups, because they can then execute a program of their
+// own with this group and the set-group-ID bit.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
@@ -94,8 +95,8 @@ func (d *decider) refusesShared() bool {
 	return d.onlyOwnIDs || d.settings.SharedProxyUID == config.SharedUIDRefuse
 }
 
-// isValidation reports whether a container is the mesh's own that has the proxy's uid by
-// design and ends before the application starts. A container of that name that runs longer
+// isValidation reports whether a container is the mesh's validation container, which has the proxy's
+// uid by design and ends before the application starts. A container with this name that keeps running
 // is not.
 func (d *decider) isValidation(c Container) bool {
 	return c.Name == d.mesh.validation && c.Init && !c.KeepsRunning

@@ -13,7 +13,7 @@ type Intent struct {
 	// Mesh decides which fields have an effect, and in which order.
 	Mesh config.MeshName
 
-	// IPv6 says whether IPv6 is captured, left alone or refused; IPv4 is always captured.
+	// IPv6 says whether IPv6 is captured, ignored or refused. IPv4 is always captured.
 	IPv6 Treatment
 
 	// Transparent preserves the addresses of inbound connections to the proxy and,
@@ -28,33 +28,33 @@ type Intent struct {
 	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured
 	DNSPort      uint16
 
-	ProxyUID, ProxyGID uint32 // a gid of 0 is none
+	ProxyUID, ProxyGID uint32 // a gid of 0 means none
 
-	// LoopbackCIDR is the IPv4 loopback that is never captured.
+	// LoopbackCIDR is an IPv4 range on loopback that is never captured, even if CaptureLoopback is set.
 	LoopbackCIDR netip.Prefix
 
 	InboundPorts         Selection[uint16]
 	ExcludeInboundPorts  []PortRange
-	ExcludeInboundRanges []netip.Prefix // of clients
+	ExcludeInboundRanges []netip.Prefix // ranges of clients
 
 	IncludeOutboundPorts  []uint16
 	ExcludeOutboundPorts  []PortRange
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 
-	// CaptureLoopback is set if OutboundRanges lists a loopback range of either
-	// family; then loopback traffic of both families is not exempt.
+	// CaptureLoopback is set if OutboundRanges lists a loopback range of either family. Then the rules
+	// do not exempt traffic only because it is on lo, and the ranges decide.
 	CaptureLoopback bool
 
 	ExcludeInterfaces []string
 	RerouteInterfaces []string
 
-	// OwnerGroups, if not empty, are the only groups whose outbound traffic is
-	// captured, and ExcludeOwnerGroups has no effect.
+	// If OwnerGroups is not empty, only these groups' outbound traffic is captured, and
+	// ExcludeOwnerGroups has no effect.
 	OwnerGroups        []uint32
 	ExcludeOwnerGroups []uint32
 
 	DropInvalid bool
 
-	Fence *Fence `json:",omitzero"` // nil for none
+	Fence *Fence `json:",omitzero"` // nil for a pod without a fence
 }

@@ -13,7 +13,7 @@ import (
 // Annotations.
 const (
 	annotationStatus           = "sidecar.istio.io/status"
-	annotationInject           = "sidecar.istio.io/inject" // also a label, and the label wins
+	annotationInject           = "sidecar.istio.io/inject" // also a label, which overrides the annotation
 	annotationInterceptionMode = "sidecar.istio.io/interceptionMode"
 
 	annotationTraffic               = "traffic.sidecar.istio.io/"
@@ -25,7 +25,7 @@ const (
 	annotationExcludeOutboundRanges = annotationTraffic + "excludeOutboundIPRanges"
 	annotationExcludeInterfaces     = annotationTraffic + "excludeInterfaces"
 	annotationKubevirtInterfaces    = annotationTraffic + "kubevirtInterfaces"
-	annotationRerouteInterfaces     = "istio.io/reroute-virtual-interfaces" // its presence disables the kubevirt key
+	annotationRerouteInterfaces     = "istio.io/reroute-virtual-interfaces" // if present, the annotation kubevirtInterfaces has no effect
 )
 
 // Containers.
@@ -42,7 +42,7 @@ const (
 	envDualStack    = "ISTIO_DUAL_STACK"
 	envDropInvalid  = "INVALID_DROP"
 
-	envDropInvalidMisspelt = "DROP_INVALID" // which Istio's users write
+	envDropInvalidMisspelt = "DROP_INVALID" // a misspelling that Istio's users write
 )
 
 // Interception modes.
@@ -52,7 +52,7 @@ const (
 	modeNone     = "NONE"
 )
 
-// istio is what Istio's injector writes.
+// istio describes the annotations, labels and containers that Istio's injector writes.
 // https://istio.io/latest/docs/reference/config/annotations/
 func istio() *mesh {
 	return &mesh{
@@ -67,7 +67,7 @@ func istio() *mesh {
 		},
 		variables: []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
 		label: func(labels, annotations map[string]string) {
-			if value, ok := labels[annotationInject]; ok { // it overrides the annotation
+			if value, ok := labels[annotationInject]; ok { // the label overrides the annotation
 				annotations[annotationInject] = value
 			}
 		},
@@ -128,7 +128,7 @@ func isBool(text string, want bool) bool {
 	return err == nil && value == want
 }
 
-// proxyPorts are served by Istio's proxy itself and never captured inbound.
+// proxyPorts are ports of Istio's proxy itself, which are never captured inbound.
 var proxyPorts = [...]uint16{15020, 15021, 15090}
 
 // defaultExcludedOutboundPort is the default of excludeOutboundPorts.
@@ -191,7 +191,8 @@ func (d *decider) readAnnotations(in *Intent) {
 	in.RerouteInterfaces = unique(listOf(d, d.rerouteKey(), "", config.ParseInterface)...)
 }
 
-// rerouteKey returns the annotation of rerouted interfaces, by its new or its old name.
+// rerouteKey returns the annotation that lists rerouted interfaces. It prefers the new name to the old
+// one.
 func (d *decider) rerouteKey() string {
 	if _, ok := d.pod.Annotations[annotationRerouteInterfaces]; ok {
 		return annotationRerouteInterfaces
@@ -208,8 +209,8 @@ func (d *decider) readEnvironment(in *Intent) {
 	in.CaptureDNS = d.boolEnv(envDNSCapture)
 }
 
-// boolEnv reads a boolean from the proxy's environment. A value that is not a boolean
-// is false, as in Istio, with a warning.
+// boolEnv reads a boolean from the proxy's environment. Any other value counts as false, as in Istio,
+// with a warning.
 func (d *decider) boolEnv(name string) bool {
 	text, ok := d.proxy.Env[name]
 	if !ok {

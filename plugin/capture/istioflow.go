@@ -19,15 +19,15 @@ func (in *Intent) redirectsInbound() bool { return in.capturesInbound() && !in.T
 // transparent reports whether inbound traffic is captured by TPROXY.
 func (in *Intent) transparent() bool { return in.Transparent && in.capturesInbound() }
 
-// capturesDNS reports whether DNS queries are redirected to the proxy. An excluded
-// outbound port 53 disables this for TCP and UDP.
+// capturesDNS reports whether DNS queries are redirected to the proxy. If outbound port 53 is excluded,
+// neither TCP nor UDP queries are.
 func (in *Intent) capturesDNS() bool {
 	return in.CaptureDNS && !contains(in.ExcludeOutboundPorts, portDNS)
 }
 
-// istioInbound is about what other hosts send to the pod.
+// istioInbound returns the flow for packets that arrive in the pod.
 func istioInbound(in *Intent) (f flow) {
-	// What a virtual machine sends arrives on one of the pod's interfaces and counts as
+	// The traffic of a virtual machine in the pod arrives on one of the pod's interfaces, and counts as
 	// outbound.
 	if interfaces := in.reroutes(); len(interfaces.Values) > 0 {
 		f.outboundRanges(in, Match{In: interfaces}, "rerouted interface, captured range")
@@ -40,7 +40,7 @@ func istioInbound(in *Intent) (f flow) {
 	return f
 }
 
-// inboundPorts captures the included ports. A list of them overrides all excludes.
+// inboundPorts captures the included ports. A list of included ports overrides all exclusions.
 func (f *flow) inboundPorts(in *Intent) {
 	f.exempt(Match{Protocol: TCP, DstPort: given(PortRange{in.TunnelPort, in.TunnelPort})}, "the proxy's tunnel port")
 	if !in.InboundPorts.All {
@@ -51,7 +51,7 @@ func (f *flow) inboundPorts(in *Intent) {
 	f.add(Match{Protocol: TCP}, toInbound, "every other inbound port")
 }
 
-// istioOutbound is about what the pod's own processes send.
+// istioOutbound returns the flow for packets that the pod's own processes send.
 func istioOutbound(in *Intent) (f flow) {
 	f.exempt(Match{Out: in.excludedInterfaces()}, "excluded interface")
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
@@ -62,15 +62,15 @@ func istioOutbound(in *Intent) (f flow) {
 		f.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 
-	// The uid comes before the loopback rule and the gid after it: on lo, a process
-	// with only the proxy's gid is like any other.
+	// The rules for the proxy's uid precede the rule for loopback, and the rules for its gid follow it.
+	// On lo, a process that has only the proxy's gid is treated like any other process.
 	if in.capturesDNS() {
 		own := dns(TCP)
 		own.UID = one(in.ProxyUID)
 		f.exempt(own, "the proxy's own DNS query")
 	}
 	f.add(Match{UID: one(in.ProxyUID)}, gotoChain(chainProxy), "sent by the proxy's user")
-	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
+	if in.capturesDNS() { // precedes the rule that exempts loopback, because a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
 			f.add(dns(protocol), gotoChain(chainOutputDNS), "DNS over "+strings.ToUpper(string(protocol)))
 		}
@@ -118,8 +118,8 @@ func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	}
 }
 
-// proxyTraffic is about what the proxy itself sends. It is not captured, except for
-// traffic to a service that is routed back to this pod: that is inbound.
+// proxyTraffic adds the chain for packets that the proxy itself sends. They are not captured, except
+// traffic to a service that is routed back to this pod, which counts as inbound.
 func (f *flow) proxyTraffic(in *Intent) {
 	f.chain(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")
@@ -128,7 +128,7 @@ func (f *flow) proxyTraffic(in *Intent) {
 	f.add(Match{ToLo: true, Protocol: TCP}, toInbound, "the pod calls itself through a service")
 }
 
-// dnsQueries redirects queries to the proxy, for any resolver.
+// dnsQueries adds the chain that redirects queries, for any resolver, to the proxy.
 func (f *flow) dnsQueries(in *Intent) {
 	if !in.capturesDNS() {
 		return

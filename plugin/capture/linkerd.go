@@ -15,7 +15,7 @@ import (
 
 const (
 	annotationLinkerdVersion = "linkerd.io/proxy-version"
-	labelLinkerdControlPlane = "linkerd.io/control-plane-component" // kept as an annotation
+	labelLinkerdControlPlane = "linkerd.io/control-plane-component" // a label, which is kept as an annotation
 
 	annotationLinkerd      = "config.linkerd.io/"
 	annotationSkipInbound  = annotationLinkerd + "skip-inbound-ports"
@@ -31,7 +31,7 @@ const (
 	containerLinkerdValidator = "linkerd-network-validator"
 )
 
-// Environment of the proxy container: the addresses on which it listens.
+// Variables of the proxy's container that contain the addresses on which the proxy listens.
 const (
 	envLinkerdInbound     = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"
 	envLinkerdOutbound    = "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS"
@@ -40,15 +40,15 @@ const (
 	envLinkerdAdmin       = "LINKERD2_PROXY_ADMIN_LISTEN_ADDR"
 )
 
-// linkerdUID is the uid of the proxy's image.
+// linkerdUID is the uid in the proxy's image.
 const linkerdUID = 2102
 
-// apiServerPorts are those of the API server, which the control plane reaches without its
-// proxy.
+// apiServerPorts are the API server's ports, to which the control plane connects without its proxy.
 var apiServerPorts = [...]uint16{443, 6443}
 
-// linkerd is what Linkerd's injector writes, read as linkerd-cni does. Most keys with
-// Linkerd's prefix are not about capture, so an unknown one is not kept.
+// linkerd describes the annotations and containers that Linkerd's injector writes. It reads them as
+// linkerd-cni does. Most keys with Linkerd's prefix do not concern capture, so unknown keys are not
+// kept.
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{
@@ -101,7 +101,7 @@ func readLinkerd(d *decider) Intent {
 	in.ExcludeInboundRanges = disjoint(listOf(d, annotationSkipSubnets, "", config.ParsePrefix))
 
 	uid, gid := d.idOf(annotationLinkerdUID, linkerdUID), d.idOf(annotationLinkerdGID, 0)
-	if d.proxy.GID.FromPod { // all containers have it
+	if d.proxy.GID.FromPod { // then all containers have it
 		d.proxy.GID = ID{}
 	}
 	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)
@@ -114,7 +114,7 @@ func readLinkerd(d *decider) Intent {
 	return in
 }
 
-// linkerdInbound has the order of linkerd2-proxy-init.
+// linkerdInbound returns the inbound flow, in the order of linkerd2-proxy-init's rules.
 func linkerdInbound(in *Intent) (f flow) {
 	f.exempt(tcpPorts("exclude_inbound_ports", in.ExcludeInboundPorts...), "skipped inbound port")
 	for _, family := range []Family{IPv4, IPv6} {
@@ -124,8 +124,8 @@ func linkerdInbound(in *Intent) (f flow) {
 	return f
 }
 
-// linkerdOutbound has the order of linkerd2-proxy-init: nothing on loopback is captured, also
-// what the proxy sends to its own pod.
+// linkerdOutbound returns the outbound flow, in the order of linkerd2-proxy-init's rules. No traffic on
+// loopback is captured, not even the proxy's traffic to its own pod.
 func linkerdOutbound(in *Intent) (f flow) {
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
 	f.exempt(Match{GID: given(in.ProxyGID)}, "sent by the proxy's group")
@@ -136,8 +136,8 @@ func linkerdOutbound(in *Intent) (f flow) {
 	return f
 }
 
-// listens reads the addresses on which the proxy listens, IP:PORT, comma-separated, from the
-// first of these variables that is set.
+// listens returns the addresses on which the proxy listens. It reads them, as comma-separated IP:PORT,
+// from the first of these variables that is set.
 func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.AddrPort) {
 	for _, name := range names {
 		text, set := d.proxy.Env[name]
@@ -156,9 +156,9 @@ func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.
 	return []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), byDefault)}
 }
 
-// skippedPorts reads a list of ports as linkerd-cni does: white space is not trimmed, and an
-// element that is no port is left out, so that the port is captured. A list without any
-// valid element is a fault: linkerd-cni fails, too.
+// skippedPorts reads a list of ports as linkerd-cni does. It does not trim white space, and ignores
+// elements that are no ports, so that the ports that they should name are captured. It adds a fault for
+// a list without any valid element, because linkerd-cni fails, too.
 func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	text := d.pod.Annotations[key]
 	if text == "" || !d.withinLimits(key, text) {
@@ -182,7 +182,7 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	return ports
 }
 
-// idOf reads an annotation that is a uid or gid; a negative one is none, as in Linkerd.
+// idOf reads an annotation with a uid or gid. A negative value means none, as in Linkerd.
 func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	text := d.pod.Annotations[key]
 	if text == "" {
@@ -195,7 +195,7 @@ func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	return cmp.Or(uint32(max(id, 0)), byDefault) // root's traffic is never exempt
 }
 
-// parsePortRange reads a port, or the first and the last one with a dash between them.
+// parsePortRange parses a port, or the first and the last port of a range with a dash between them.
 func parsePortRange(text string) (PortRange, error) {
 	first, last, err := config.ParsePortRange(text)
 	return PortRange{first, last}, err

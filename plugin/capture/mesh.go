@@ -10,78 +10,81 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// mesh is all that is known of one mesh. Another mesh is another value, in a file of its own.
+// mesh describes one mesh. Each mesh is a value in a file of its own.
 type mesh struct {
 	name config.MeshName
 
-	// How its pods are recognized.
+	// These fields say how the mesh's pods are recognized.
 	mark      string               // the annotation whose presence marks them; "" for any key with the prefix
 	container string               // the proxy's name
-	proxy     func(Pod) *Container // in place of container, if a key has the name
+	proxy     func(Pod) *Container // replaces container if a key names the proxy
 	init      string               // the init container that captures the pod itself, or ""
-	exclusion func(Pod) Exemption  // that follows only from a marked pod with a proxy; nil for none
+	exclusion func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or none; may be nil
 
-	// Its keys.
-	annotations []Annotation        // that decide
-	lists       map[string][]string // of annotations, by the name of the list that they give
-	prefix      string              // also unknown keys with it are kept, for a warning or a fault
-	byAuthor    bool                // the pod's author writes them, and no injector
+	// These fields say which keys are read.
+	annotations []Annotation        // those that decide about capture
+	lists       map[string][]string // maps the name of a list to the annotations that contain it
+	prefix      string              // unknown keys with this prefix are kept, too, for a warning or a fault
+	byAuthor    bool                // the pod's author writes the keys, not an injector
 	exclusions  []string            // annotations that a strict fence does not permit
-	variables   []string            // of the proxy's environment, that decide
+	variables   []string            // variables of the proxy's container that decide about capture
 	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)
 
-	// read reads the keys of a pod that is not exempt. It adds what it finds to the decider.
+	// read reads the keys of a pod that is not exempt. It adds faults, refusals and warnings to the
+	// decider.
 	read func(*decider) Intent
 
-	// The order of its rules, for packets that arrive and for those of the pod's processes.
+	// inbound and outbound return the flows for packets that arrive, and for packets that the pod's
+	// processes send.
 	inbound, outbound func(*Intent) flow
 
-	// What the proxy sends to its own pod is inbound, and what it hands on has a ProxySource.
+	// callsOwnPod says that packets from the proxy to its own pod are inbound, and that packets which
+	// the proxy forwards to the application have a ProxySource as their source.
 	callsOwnPod bool
 }
 
-// meshes has every mesh, in the order in which choose tries them. Only tests add another.
+// meshes contains every mesh, in the order in which choose tries them. Only tests add another mesh.
 var meshes = []*mesh{istio(), linkerd(), ownKeys()}
 
-// meshOf returns the mesh of a name, which must be one of config.Meshes.
+// meshOf returns the mesh with this name, which must be one of config.Meshes.
 func meshOf(name config.MeshName) *mesh {
 	return meshes[slices.IndexFunc(meshes, func(m *mesh) bool { return m.name == name })]
 }
 
-// Annotations returns the annotations that decide in a mesh, in the order of the reference's
-// tables.
+// Annotations returns the annotations that decide about capture in a mesh, in the order of the
+// reference's tables.
 func Annotations(name config.MeshName) []Annotation { return meshOf(name).annotations }
 
-// Meshed reports whether a pod with these annotations is one of the meshes', or asks for a
-// fence, which only a mesh's pod can have.
+// Meshed reports whether a pod with these annotations is in one of the meshes, or asks for a fence,
+// which only a pod in a mesh can have.
 func Meshed(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(names, func(name config.MeshName) bool { return MarkedBy(name, annotations) })
 }
 
-// MarkedBy reports whether a pod with these annotations is one of a mesh's.
+// MarkedBy reports whether a pod with these annotations is in the mesh with this name.
 func MarkedBy(name config.MeshName, annotations map[string]string) bool {
 	return meshOf(name).marks(annotations)
 }
 
-// MarkedByAuthor reports whether a pod's author wrote annotations that make it one of the
-// meshes'. A pod without an injector, such as a static one, can have them.
+// MarkedByAuthor reports whether a pod's author wrote annotations that put the pod into one of the
+// meshes. Even a pod that no injector changes, such as a static pod, can have them.
 func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(meshes, func(m *mesh) bool {
 		return m.byAuthor && slices.Contains(names, m.name) && m.marks(annotations)
 	})
 }
 
-// Exclusion returns the exemption that follows only from the pod.
+// Exclusion returns the exemption that follows from the pod alone. It is zero if there is none.
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
 		return Exemption{NotInjected, "no annotation of a mesh that netconf.meshes names: not injected"}
 	}
-	// The name of the init container alone does not exempt a pod: any container can have it.
+	// The init container's name alone does not exempt a pod, because any container can have this name.
 	init := pod.container(chosen.init)
 	switch {
-	case second != nil: // Decide refuses it
+	case second != nil: // Decide refuses such a pod
 		return Exemption{}
 	case init != nil && init.NetAdmin:
 		return Exemption{InitContainer, "container " + chosen.init + " sets up the capture itself"}
@@ -93,8 +96,9 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	return chosen.exclusion(pod)
 }
 
-// choose returns the mesh of a pod: of those that mark it, the one whose proxy it has. If it
-// has the proxies of two, it returns both.
+// choose returns the mesh of a pod. If several meshes mark the pod, it prefers a mesh whose proxy the
+// pod has. If the pod has the proxies of two meshes, it returns both meshes. If no mesh marks the pod,
+// it returns nil.
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
@@ -111,32 +115,33 @@ func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	return chosen, nil
 }
 
-// IsProxy reports whether a container of this name is a sidecar proxy whose variables may
-// decide.
+// IsProxy reports whether a container with this name is a sidecar proxy whose variables may decide
+// about capture.
 func IsProxy(container string) bool {
 	return container != "" && slices.ContainsFunc(meshes, func(m *mesh) bool { return m.container == container })
 }
 
-// DecidesAsVariable reports whether an environment variable of a proxy decides.
+// DecidesAsVariable reports whether a proxy's environment variable with this name decides about
+// capture.
 func DecidesAsVariable(name string) bool {
 	return slices.ContainsFunc(meshes, func(m *mesh) bool { return slices.Contains(m.variables, name) })
 }
 
-// decides reports whether an annotation decides.
+// decides reports whether an annotation decides about capture.
 func (m *mesh) decides(key string) bool {
 	return isFenceKey(key) || slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
 }
 
-// keeps reports whether an annotation of a pod is kept, and whether its value is, too. A
-// misspelt key of an injector is kept for a warning.
+// keeps reports whether an annotation of a pod is kept, and whether its value is kept, too. A misspelt
+// key of an injector is kept, so that the operator gets a warning.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""
 	return kept, known && key != m.mark
 }
 
-// misspelt returns the annotation that a key was probably meant to be, or "": the key
-// differs in its case and dashes, or in one place of at most two letters.
+// misspelt returns the annotation that a key was probably meant to be, or "". The key differs from the
+// annotation only in case and dashes, or at one place by at most two letters.
 func (m *mesh) misspelt(key string) (meant string) {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	text, fewest := plain(key), 2
@@ -155,7 +160,7 @@ func (m *mesh) misspelt(key string) (meant string) {
 	return meant
 }
 
-// marks reports whether a pod with these annotations is one of the mesh's.
+// marks reports whether a pod with these annotations is in the mesh.
 func (m *mesh) marks(annotations map[string]string) bool {
 	if m.mark == "" {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool {
@@ -166,7 +171,7 @@ func (m *mesh) marks(annotations map[string]string) bool {
 	return has
 }
 
-// proxyOf returns the proxy of a pod, nil for none.
+// proxyOf returns the proxy of a pod, or nil.
 func (m *mesh) proxyOf(pod Pod) *Container {
 	if m.proxy != nil {
 		return m.proxy(pod)

@@ -24,8 +24,8 @@ const (
 	annotationOnlyRanges    = annotationOwn + "include-outbound-ranges"
 )
 
-// ownKeys is annotations of our own, which a pod's author writes for any sidecar. A pod with
-// one of them is captured, or fails.
+// ownKeys describes annotations of our own, which a pod's author can write for any sidecar. A pod with
+// one of these annotations is captured, or its ADD fails.
 func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
@@ -49,7 +49,8 @@ func ownAnnotations() []Annotation {
 	}, fenceAnnotations()...)
 }
 
-// ownProxy returns a container also if the keys name none: the pod is one that fails.
+// ownProxy returns the container that the keys name. If the pod has no such container, it returns an
+// empty one, and readOwnProxy adds a fault.
 func ownProxy(pod Pod) *Container {
 	return cmp.Or(pod.container(pod.Annotations[annotationProxy]), &Container{})
 }
@@ -84,12 +85,12 @@ func readOwnKeys(d *decider) Intent {
 	return in
 }
 
-// ownOutbound captures nothing that the proxy sends, also to its own pod: a proxy of one
-// direction would be led back to itself.
+// ownOutbound returns the outbound flow. It captures none of the proxy's packets, not even those to its
+// own pod, because they would return to a proxy that captures only one direction.
 func ownOutbound(in *Intent) (f flow) {
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
-	if in.capturesDNS() { // before the rule that exempts loopback: a resolver may listen there
+	if in.capturesDNS() { // precedes the rule that exempts loopback, because a resolver may listen there
 		for _, protocol := range []Protocol{TCP, UDP} {
 			f.add(dns(protocol), in.toDNS(), "DNS over "+strings.ToUpper(string(protocol)))
 		}
@@ -100,7 +101,7 @@ func ownOutbound(in *Intent) (f flow) {
 	return f
 }
 
-// ownPort returns 0 for a key that is absent, or wrong.
+// ownPort returns the port in an annotation, or 0 if the annotation is absent or wrong.
 func (d *decider) ownPort(key string) uint16 {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
@@ -113,11 +114,11 @@ func (d *decider) ownPort(key string) uint16 {
 	return port
 }
 
-// checkOwnKeys adds a fault for keys that are not known, and for those that have no effect
-// without another: the pod's author expects one.
+// checkOwnKeys adds faults for unknown keys, and for keys that have no effect without another key,
+// because the pod's author expects an effect.
 func (d *decider) checkOwnKeys(in Intent) {
 	unknown := d.unknownKeys()
-	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands
+	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands of them
 		d.keyFault(key, "there is no such key: expected one of those in the reference of sidecars")
 	}
 	needs := func(key, other string, has bool) {
@@ -143,8 +144,8 @@ func (d *decider) checkOwnKeys(in Intent) {
 	}
 }
 
-// readOwnProxy recognizes the proxy by its uid, which no process of another container can
-// have.
+// readOwnProxy reads the proxy's uid, by which the rules recognize the proxy. No process of another
+// container may have this uid.
 func (d *decider) readOwnProxy(in *Intent) {
 	name, ok := d.pod.Annotations[annotationProxy]
 	switch {

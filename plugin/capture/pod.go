@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// PodVersion is the version of Pod's fields. It changes with their names, types and
-// meanings: a program that asks another for a Pod must not read an absent field as a
+// PodVersion is the version of Pod's fields. It grows with each change of their names, types or
+// meanings, so that a program that gets a Pod from another program does not read an absent field as a
 // default.
 const PodVersion = 3
 
-// OldestPodVersion is the earliest version whose fields are all in today's Pod, with their
-// meanings: a program of that release reads a Pod as its own release would have made it.
+// OldestPodVersion is the earliest version whose fields all exist in the current version with the same
+// meanings. A program of that release can read a Pod as its own release would have written it.
 const OldestPodVersion = 1
 
-// Pod holds only those fields of a Kubernetes pod that decide about its capture. It
-// is kept in memory and sent as JSON. Kubernetes limits the size of annotations and
-// names; package podfields shortens all other values.
+// Pod contains the fields of a Kubernetes pod that decide about its capture. It is kept in memory and
+// sent as JSON. Kubernetes limits the size of annotations and names, and package podfields shortens all
+// other values.
 type Pod struct {
 	Annotations  map[string]string `json:"annotations"` // see With
 	RuntimeClass string            `json:"runtimeClass,omitempty"`
 	Groups       []int64           `json:"groups,omitempty"`     // fsGroup and supplementalGroups, or AnyGroup
-	Containers   []Container       `json:"containers,omitempty"` // in starting order: init containers first
+	Containers   []Container       `json:"containers,omitempty"` // in the order of their start, so init containers come first
 }
 
-// AnyGroup stands for groups that are not known, and for more of them than are kept of a pod.
+// AnyGroup replaces groups that are unknown, or too many to keep.
 const AnyGroup = -1
 
-// Complete makes what a pod of an earlier version lacks unknown.
+// Complete sets the fields that an earlier version lacks to values that mean unknown.
 func (p *Pod) Complete(version int) {
 	if version < 2 {
 		p.Groups = []int64{AnyGroup}
 	}
 }
 
-// Container holds the fields of a container that decide.
+// Container contains the fields of a container that decide about capture.
 type Container struct {
 	Name         string `json:"name"`
 	UID          ID     `json:"uid,omitzero"`
@@ -45,25 +45,26 @@ type Container struct {
 	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it can change the network namespace
 
 	NoNetRaw        bool `json:"noNetRaw,omitempty"`        // it drops NET_RAW, which some runtimes grant
-	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // no set-ID program changes its processes' ids
+	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // its processes can't change their ids by set-ID programs
 
-	// Only for the proxy: its role, and the variables that decide. A variable that
-	// valueFrom sets is empty: only the kubelet knows its value.
+	// Only the proxy has these fields: its role, and the variables that decide about capture. A
+	// variable that valueFrom sets is empty, because only the kubelet knows its value.
 	ProxyType string            `json:"proxyType,omitempty"`
 	Env       map[string]string `json:"env,omitzero"`
 }
 
-// ID is a container's uid or gid; 0 if only the image sets it.
+// ID is a container's uid or gid. It is 0 if only the image sets the id.
 type ID struct {
 	Number  int64 `json:"number"`
-	FromPod bool  `json:"fromPod,omitempty"` // from the pod's security context, not the container's own
+	FromPod bool  `json:"fromPod,omitempty"` // from the security context of the pod, not of the container
 }
 
 // Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// With returns the pod with other labels and annotations. It keeps the keys that decide in
-// any mesh, labels that decide as annotations, and, for a warning or a fault, unknown keys.
+// With returns the pod with other labels and annotations. It keeps the keys that decide about capture
+// in any mesh, including labels that are treated as annotations, and unknown keys, for a warning or a
+// fault.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
 	for key, value := range annotations {
@@ -72,7 +73,7 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 			case valued:
 				p.Annotations[key] = value
 			case kept:
-				p.Annotations[key] = "" // only its presence matters
+				p.Annotations[key] = "" // only the key's presence matters
 			}
 		}
 	}
@@ -84,7 +85,7 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 	return p
 }
 
-// container returns nil if the pod has no container of that name.
+// container returns the container with this name, or nil.
 func (p Pod) container(name string) *Container {
 	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
 	if i < 0 {

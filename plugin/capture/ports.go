@@ -24,7 +24,7 @@ func Ports(ports ...uint16) []PortRange {
 // Contains reports whether a port is in the range.
 func (r PortRange) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
 
-// Spell returns a single port, or both ends with what is between them.
+// Spell returns a single port, or both ends of the range with between in the middle.
 func (r PortRange) Spell(between string) string {
 	if r.First == r.Last {
 		return strconv.Itoa(int(r.First))
@@ -32,10 +32,10 @@ func (r PortRange) Spell(between string) string {
 	return strconv.Itoa(int(r.First)) + between + strconv.Itoa(int(r.Last))
 }
 
-// String returns the range as nft spells it.
+// String returns the range in nft's form.
 func (r PortRange) String() string { return r.Spell("-") }
 
-// MarshalJSON returns a single port as a number, as the Stamps of rules without ranges have it.
+// MarshalJSON returns a single port as a number, so that Stamps of rules without ranges do not change.
 func (r PortRange) MarshalJSON() ([]byte, error) {
 	if r.First == r.Last {
 		return json.Marshal(r.First)
@@ -43,7 +43,7 @@ func (r PortRange) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]uint16{r.First, r.Last})
 }
 
-// UnmarshalJSON reads what MarshalJSON returns.
+// UnmarshalJSON reads the result of MarshalJSON.
 func (r *PortRange) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.First); err == nil {
 		r.Last = r.First
@@ -56,7 +56,7 @@ func contains(ranges []PortRange, port uint16) bool {
 	return slices.ContainsFunc(ranges, func(r PortRange) bool { return r.Contains(port) })
 }
 
-// merged returns the ranges sorted, and as one those that overlap: the kernel refuses
+// merged returns the sorted ranges, and joins overlapping ranges, because the kernel refuses
 // overlapping elements in an interval set.
 func merged(ranges []PortRange) []PortRange {
 	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b PortRange) int { return cmp.Compare(a.First, b.First) })

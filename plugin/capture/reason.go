@@ -2,10 +2,10 @@
 
 package capture
 
-// Reason is why a pod was not captured, what failed or what was found. There are few of them.
+// Reason says why a pod was not captured, what failed, or what was found. There are only few reasons.
 type Reason string
 
-// Reasons of the plugin. The guard's own are in install/telemetry.
+// Reasons of the plugin. Package telemetry defines the guard's reasons.
 const (
 	ReasonNotKubernetes     Reason = "not a Kubernetes pod"
 	ReasonNamespaceExcluded Reason = "the namespace is excluded"
@@ -21,8 +21,8 @@ const (
 	ReasonKernel        Reason = "kernel"
 )
 
-// ExemptPrefix begins the reasons of pods in the mesh that are not captured.
+// ExemptPrefix is the prefix of the reasons for pods in the mesh that are not captured.
 const ExemptPrefix = "exempt_"
 
-// ReasonOf returns the reason of a pod in the mesh that is not captured.
+// ReasonOf returns the reason for a pod in the mesh that is not captured.
 func ReasonOf(cause ExemptionCause) Reason { return ExemptPrefix + Reason(cause) }

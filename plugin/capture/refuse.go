@@ -2,25 +2,23 @@
 
 package capture
 
-// nat decides once for each entry of conntrack, by the conditions of the packet that
-// created it. A SYN with other conditions can meet such an entry: from another
-// interface or owner, in the other direction, after an attempt without an answer; or
-// conntrack assigns it to no entry at all. The chains ISTIO_SYN apply the policy of nat
-// to these SYNs, and refuse what it captures. They also refuse IPv6 where the pod has
-// no address that the mesh knows.
+// nat decides once for each conntrack entry, when its first packet arrives. A later SYN can meet that
+// entry with another interface, owner or direction, or can belong to no entry. The chains ISTIO_SYN
+// apply nat's policy to such SYNs, and refuse those that nat would redirect. They also refuse IPv6 in a
+// pod without an IPv6 address.
 
-// checksInbound reports whether SYNs that arrive pass ISTIO_SYN. TPROXY needs no such
-// check: it decides about each SYN.
+// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. TPROXY does not need this check,
+// because it decides about each SYN.
 func (b *builder) checksInbound() bool { return b.hasInbound() || b.refusesInbound() }
 
 // refusesInbound reports whether IPv6 connections to the pod are refused.
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
 
-// refusesDNS reports whether the pod's queries over UDP are refused by IPv6, as those over
-// TCP are.
+// refusesDNS reports whether the rules refuse the pod's UDP queries over IPv6. TCP queries over IPv6
+// are refused like any other TCP.
 func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.capturesDNS() }
 
-// jumpToSYN has SYNs pass ISTIO_SYN.
+// jumpToSYN adds a rule by which SYNs enter ISTIO_SYN.
 func (b *builder) jumpToSYN() {
 	m := Match{Protocol: TCP, Begins: true}
 	if b.IPv6 == Ignored {
@@ -31,8 +29,8 @@ func (b *builder) jumpToSYN() {
 
 var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
 
-// refusal makes a rule of nat one about SYNs: what nat sends to the proxy is refused. Rules
-// about UDP are left out, except of queries that are refused by IPv6.
+// refusal converts a rule of nat to a rule about SYNs, which refuses the packets that nat would
+// redirect. It omits rules about UDP, except those about queries over IPv6 that are refused.
 func (b *builder) refusal(r Rule) (Rule, bool) {
 	if r.Match.Protocol == UDP {
 		if b.chains[len(b.chains)-1].Table != Filter || !b.refusesDNS() {
@@ -46,7 +44,7 @@ func (b *builder) refusal(r Rule) (Rule, bool) {
 	return r, true
 }
 
-// inboundSYNs drops: iptables has no reset in PREROUTING.
+// inboundSYNs drops the refused SYNs, because iptables can't send a reset in PREROUTING.
 func (b *builder) inboundSYNs() {
 	if !b.checksInbound() {
 		return
@@ -63,12 +61,12 @@ func (b *builder) inboundSYNs() {
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
 
-// outboundSYNs answers with a reset: the application knows at once, and newer kernels
-// (6.3) let the entry expire in seconds.
+// outboundSYNs answers the refused SYNs with a reset. So the application notices at once, and kernels
+// since 6.3 let the conntrack entry expire in seconds.
 func (b *builder) outboundSYNs() {
 	b.chain(Filter, ChainSYN)
-	// An IPv6 socket can bind to any address. A SYN in another host's name would begin a
-	// connection on lo, which the answer then carries on with that host.
+	// An IPv6 socket can bind to any address. A SYN with another host's address as its source would
+	// begin a connection on lo, which that host's answer would then continue.
 	forged := Match{Family: IPv6, ToLo: true, ForeignSource: true}
 	if b.transparent() { // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
@@ -86,10 +84,10 @@ func (b *builder) outboundSYNs() {
 	}
 }
 
-// natDecisions returns what nat decides about, or has captured.
+// natDecisions returns packets about which nat decides, and packets of captured connections.
 func (b *builder) natDecisions() {
 	unconfirmed, translated := Match{Unconfirmed: true}, Match{Original: true, Translated: true}
-	if b.IPv6 == Refused { // nat has no rules for it
+	if b.IPv6 == Refused { // nat has no rules for IPv6
 		unconfirmed.Family, translated.Family = IPv4, IPv4
 	}
 	b.exempt(unconfirmed, "nat decides")

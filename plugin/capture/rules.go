@@ -2,15 +2,14 @@
 
 package capture
 
-// Chains have the names of Istio's runbooks. Istio has no ISTIO_PROXY and
-// ISTIO_OWNER_GROUPS: with them exemptions come first, without negated matches. In
-// iptables, a built-in chain has only jumps: a RETURN there would skip other programs'
-// rules.
+// Chains have the names that Istio's runbooks use. Istio does not have ISTIO_PROXY and
+// ISTIO_OWNER_GROUPS. With them, exemptions come first, and no match is negated. In iptables, built-in
+// chains contain only jumps, because a RETURN there would skip other programs' rules.
 const (
-	// ChainPrefix is the prefix of all chains but the built-in ones.
+	// ChainPrefix is the prefix of all chains except the built-in ones.
 	ChainPrefix = "ISTIO_"
 
-	// ChainRefuse counts the packets that are refused, in tables Mangle and Filter.
+	// ChainRefuse counts the refused packets, in tables Mangle and Filter.
 	ChainRefuse = "ISTIO_REFUSE"
 
 	chainInbound     = "ISTIO_INBOUND"
@@ -20,15 +19,15 @@ const (
 	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
 	chainTProxy      = "ISTIO_TPROXY"
 	chainDeliver     = "ISTIO_DELIVER"  // to the proxy by TPROXY
-	chainLoopback    = "ISTIO_LOOPBACK" // what must not leave the pod
+	chainLoopback    = "ISTIO_LOOPBACK" // packets that must not leave the pod
 	chainDrop        = "ISTIO_DROP"
-	ChainSYN         = "ISTIO_SYN"          // what begins a connection
-	chainProxy       = "ISTIO_PROXY"        // what the proxy itself sends
-	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // what the captured groups send
+	ChainSYN         = "ISTIO_SYN"          // packets that begin a connection
+	chainProxy       = "ISTIO_PROXY"        // packets that the proxy itself sends
+	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // packets that the captured groups send
 )
 
-// Rules renders an Intent, table by table; the backends only encode it. nat comes last:
-// iptables commits table by table, and the stamp in nat proves that the rules are complete.
+// Rules converts an Intent to chains, table by table, which the backends only encode. nat comes last,
+// because iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
 	m := meshOf(in.Mesh)
 	b := builder{Intent: in, mesh: m}
@@ -105,8 +104,8 @@ func Rules(in Intent) Ruleset {
 	return rs
 }
 
-// stayInside drops what leaves the pod although it is for the proxy or the application: a
-// socket that is bound to an interface sends by that, whatever nat made of the destination.
+// stayInside drops packets for the proxy or the application that leave the pod. A socket that is bound
+// to an interface sends through this interface, even if nat has changed the destination.
 func (b *builder) stayInside() {
 	b.baseChainWithoutIPv6(Mangle, Postrouting)
 	inside := Action{Verdict: Jump, Chain: chainLoopback}
@@ -120,5 +119,5 @@ func (b *builder) stayInside() {
 	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
 }
 
-// hasInbound reports whether nat decides about what arrives.
+// hasInbound reports whether nat decides about packets that arrive.
 func (b *builder) hasInbound() bool { return len(b.inbound) > 0 }

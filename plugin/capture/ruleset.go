@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which
-// the proxy forwards inbound traffic to the application. The kernel assigns the
-// first to lo; the second has to be added.
+// ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which the proxy forwards inbound
+// traffic to the application. The kernel assigns the first one to lo, and ADD must add the second one.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
 )
 
-// Ruleset is what netfilter should hold in one pod's namespace. The JSON of its
-// fields is what a Stamp hashes.
+// Ruleset contains the desired rules for one pod's network namespace. A Stamp hashes the JSON of its
+// fields.
 type Ruleset struct {
 	IPv6 Treatment `json:",omitzero"`
 
-	// LocalMark, unless 0, is a mark whose packets are routed to this host
-	// itself, whatever their destination.
+	// LocalMark, unless 0, is a mark. Packets with this mark are routed to this host itself, whatever
+	// their destination is.
 	LocalMark uint32 `json:",omitzero"`
 
 	Chains []Chain
@@ -29,7 +28,8 @@ type Ruleset struct {
 	stamp string // see WithStamp
 }
 
-// NeedsProxySource reports whether lo needs ProxySourceIPv6: a rule knows the proxy by it.
+// NeedsProxySource reports whether lo needs ProxySourceIPv6, because a rule recognizes the proxy by
+// this address.
 func (rs Ruleset) NeedsProxySource() bool {
 	return rs.IPv6 == Captured && slices.ContainsFunc(rs.Chains, func(c Chain) bool {
 		return slices.ContainsFunc(c.Rules, func(r Rule) bool { return slices.Contains(r.Match.Src.Values, ProxySourceIPv6) })
@@ -41,7 +41,7 @@ func (rs Ruleset) HasFence() bool {
 	return slices.ContainsFunc(rs.Chains, func(c Chain) bool { return c.Name == ChainFence })
 }
 
-// Table is the netfilter table a chain belongs to, in iptables' sense.
+// Table is the table of iptables that a chain belongs to. In nftables, it is part of the chain's name.
 type Table string
 
 const (
@@ -62,8 +62,8 @@ const (
 	Postrouting Hook = "POSTROUTING"
 )
 
-// Chain is a list of rules. A packet enters a chain with a Hook by itself, and
-// any other one by a jump.
+// Chain is a list of rules. If it has a Hook, the kernel calls it. Otherwise, packets enter it by a
+// rule of another chain.
 type Chain struct {
 	Table Table
 	Hook  Hook `json:",omitzero"`
@@ -71,29 +71,28 @@ type Chain struct {
 	Rules []Rule
 }
 
-// Rule applies an action to the packets that match. Why is at most 127 bytes, and
-// the rule's comment in the kernel.
+// Rule applies an action to the packets that match. Why has at most 127 bytes, and becomes the rule's
+// comment in the kernel.
 type Rule struct {
 	Match Match
 	Do    Action
 	Why   string
 }
 
-// Match holds if all of its set fields hold; a list holds if one of its values
-// does.
+// Match holds if all of its fields that are set hold. A list holds if one of its values does.
 type Match struct {
 	Family   Family             `json:",omitzero"`
 	Protocol Protocol           `json:",omitzero"`
-	In       List[string]       `json:",omitzero"` // interface
-	Out      List[string]       `json:",omitzero"` // interface
-	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, whatever its name
-	ToLo     bool               `json:",omitzero"` // leaves by it
+	In       List[string]       `json:",omitzero"` // the interface by which the packet arrives
+	Out      List[string]       `json:",omitzero"` // the interface by which the packet leaves
+	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, whatever its name is
+	ToLo     bool               `json:",omitzero"` // leaves by the loopback interface
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
 
 	ICMPTypes TypeRange `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names
-	HopLimit  uint8     `json:",omitzero"` // IPv6's; 0 is any
+	HopLimit  uint8     `json:",omitzero"` // of IPv6; 0 is any
 
 	Mark           uint32 `json:",omitzero"` // the packet's mark; 0 is any
 	ExceptMark     uint32 `json:",omitzero"` // a mark that the packet does not have; 0 is any
@@ -101,17 +100,17 @@ type Match struct {
 	ExceptConnMark uint32 `json:",omitzero"` // a mark that the connection does not have; 0 is any
 
 	ForeignSource bool `json:",omitzero"` // the source is no address of the namespace
-	OwnSource     bool `json:",omitzero"` // the source is one
+	OwnSource     bool `json:",omitzero"` // the source is an address of the namespace
 	ForeignDst    bool `json:",omitzero"` // the destination is no address of the namespace
-	Begins        bool `json:",omitzero"` // is a SYN, which requests a new connection; needs TCP
+	Begins        bool `json:",omitzero"` // is a SYN, which requests a connection; needs TCP
 	Accepts       bool `json:",omitzero"` // has SYN and ACK, which accept a connection; needs TCP
 	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP
 
-	// What conntrack has of the packet's connection.
-	Invalid     bool `json:",omitzero"` // it assigns the packet to none
-	Unconfirmed bool `json:",omitzero"` // it is the first packet of its entry (IPS_CONFIRMED is not set): nat is still to decide
-	Original    bool `json:",omitzero"` // the packet comes from its client
-	Answer      bool `json:",omitzero"` // the packet comes from its server
+	// The following fields test conntrack's entry for the packet's connection.
+	Invalid     bool `json:",omitzero"` // conntrack assigns the packet to no connection
+	Unconfirmed bool `json:",omitzero"` // the packet is the first one of its entry (IPS_CONFIRMED is not set), so nat will decide about it
+	Original    bool `json:",omitzero"` // the packet comes from the connection's client
+	Answer      bool `json:",omitzero"` // the packet comes from the connection's server
 	Translated  bool `json:",omitzero"` // nat changed its destination
 	Assured     bool `json:",omitzero"` // both ends have sent
 }
@@ -136,17 +135,17 @@ func (m Match) OnlyFamily() Family {
 	return m.Family
 }
 
-// List holds a match's alternatives. Name is that of the set if there are several
-// values; lists of one name in a Ruleset are equal.
+// List contains the alternatives of a match. If there are several values, Name is the name of their
+// set. Lists with the same name in a Ruleset are equal.
 type List[T any] struct {
 	Name   string `json:",omitzero"`
 	Values []T
 }
 
-// IsZero reports whether the list matches anything, as if it was not set.
+// IsZero reports whether the list is empty, so that it matches anything.
 func (l List[T]) IsZero() bool { return len(l.Values) == 0 }
 
-// Treatment is what the rules do with a family's TCP connections.
+// Treatment says how the rules treat a family's TCP connections.
 type Treatment string
 
 const (
@@ -173,29 +172,29 @@ const (
 	ICMPv6 Protocol = "ipv6-icmp"
 )
 
-// TypeRange is the types of ICMP from First to Last; the zero value is any.
+// TypeRange contains the ICMP types from First to Last. The zero value means any type.
 type TypeRange struct{ First, Last uint8 }
 
-// Verdict is what happens to a matching packet.
+// Verdict says how a rule treats matching packets.
 type Verdict string
 
 const (
 	Return   Verdict = "return"   // to the calling chain
-	Jump     Verdict = "jump"     // to Chain, and back
-	Goto     Verdict = "goto"     // to Chain, and not back
+	Jump     Verdict = "jump"     // to Chain, from which the packet can return
+	Goto     Verdict = "goto"     // to Chain, from which the packet does not return
 	Redirect Verdict = "redirect" // to Port of this host
 	Drop     Verdict = "drop"
 	Reject   Verdict = "reject" // with a TCP reset; in table filter
 
-	// TProxy delivers the packet, with its addresses, to the socket of its connection or
-	// the one that listens at Port, sets Mark and ConnMark, and leaves the table. If that
+	// TProxy delivers the packet, without changing its addresses, to the socket of its connection, or
+	// to the socket that listens at Port. It sets Mark and ConnMark, and leaves the table. If this
 	// socket is missing or not transparent, the next rule decides.
 	TProxy Verdict = "tproxy"
 
-	// After these three, the next rule decides.
-	SetMark     Verdict = "mark"     // the packet's, to Mark
-	SetConnMark Verdict = "connmark" // the connection's, to Mark
-	SetZone     Verdict = "zone"     // conntrack's for what the entry's client sends, to Zone; later ones have no effect
+	// After the three verdicts below, the next rule decides.
+	SetMark     Verdict = "mark"     // sets the packet's mark to Mark
+	SetConnMark Verdict = "connmark" // sets the connection's mark to Mark
+	SetZone     Verdict = "zone"     // sets conntrack's zone for packets from the entry's client to Zone; a later SetZone has no effect
 )
 
 // Action is a verdict with its target.
@@ -206,5 +205,5 @@ type Action struct {
 	Mark    uint32 `json:",omitzero"` // of TProxy, SetMark and SetConnMark
 	Zone    uint16 `json:",omitzero"` // of SetZone
 
-	ConnMark uint32 `json:",omitzero"` // the connection's, of TProxy
+	ConnMark uint32 `json:",omitzero"` // mark of the connection, of TProxy
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// SandboxPrefixes returns prefixes of the usual names of runtimes that give a pod its
-// own network stack, in a virtual machine or in a user-space kernel: rules in the
-// network namespace have no effect there. Only the name of a runtime class is known:
-// its handler is part of the node's configuration.
+// SandboxPrefixes returns prefixes of the usual names of runtimes that give a pod its own network
+// stack, in a virtual machine or in a user-space kernel. Rules in the network namespace have no effect
+// for such pods. The package knows only the name of a pod's runtime class, because the handler is part
+// of the node's configuration.
 func SandboxPrefixes() []string {
 	return []string{
-		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and what is built on it
+		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and projects that use it
 		"gvisor", "runsc",
 		"firecracker", "cloud-hypervisor", "clh", "microvm", "krun", "crun-vm", "edera",
 		"kuasar", "vmm", "quark", // sandboxers of Kuasar
@@ -23,19 +23,19 @@ func SandboxPrefixes() []string {
 	}
 }
 
-// sharedKernelClasses returns the usual names of runtimes whose pods use the network
-// stack of the node's kernel. A * at the end matches any suffix.
+// sharedKernelClasses returns the usual names of runtimes whose pods use the network stack of the
+// node's kernel. A * at the end matches any suffix.
 func sharedKernelClasses() []string {
 	return []string{
 		"runc", "crun", "youki",
 		"nvidia*",       // wrappers of runc
-		"performance-*", // OpenShift's PerformanceProfiles: runc or crun, tuned
+		"performance-*", // OpenShift's PerformanceProfiles, which tune runc or crun
 	}
 }
 
-// checkRuntimeClass refuses pods with their own network stack and warns of unknown
-// runtime classes. The operator's lists take precedence over the built-in names, and
-// sandboxedRuntimeClasses over sharedKernelRuntimeClasses.
+// checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes.
+// The operator's lists take precedence over the built-in names, and sandboxedRuntimeClasses over
+// sharedKernelRuntimeClasses.
 func (d *decider) checkRuntimeClass() {
 	class := d.pod.RuntimeClass
 	switch {
@@ -53,7 +53,7 @@ func (d *decider) checkRuntimeClass() {
 	}
 }
 
-// matches reports whether one of the names matches; a * at the end matches any suffix.
+// matches reports whether one of the names matches. A * at the end matches any suffix.
 func matches(class string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		prefix, wild := strings.CutSuffix(name, "*")

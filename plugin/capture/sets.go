@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Set is a list of more than one value, as the kernel keeps it: the time of a
-// lookup does not depend on its length.
+// Set is a list of several values, in the kernel's form. The time of a lookup does not depend on its
+// length.
 type Set struct {
 	Name     string
 	Type     SetType
-	Elements []any // string, netip.Prefix, PortRange or uint32, by Type
+	Elements []any // string, netip.Prefix, PortRange or uint32, as Type says
 }
 
 // SetType is nft's name of the elements' type.
@@ -29,13 +29,11 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel keeps the elements as ranges. The
-// kernel's other set for ports, a bitmap, takes a time that grows with the square of the
-// list to fill.
+// Interval reports whether the kernel keeps the elements as ranges. The other kind of set for ports, a
+// bitmap, would need a time to fill that grows with the square of the list's length.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
-// Sets returns the sets that the rules look up, each once, in the order of their
-// first use.
+// Sets returns the sets that the rules use, each once, in the order of their first use.
 func (rs Ruleset) Sets() []Set {
 	var sets []Set
 	seen := map[string]bool{}
@@ -75,7 +73,7 @@ func addressType(list List[netip.Prefix]) SetType {
 	return IPv6Set
 }
 
-// Spell returns one value as nft reads it.
+// Spell formats one value in nft's form.
 func Spell(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -88,15 +86,16 @@ func Spell(value any) string {
 	return fmt.Sprint(value)
 }
 
-// disjoint returns the ranges sorted, IPv4 first, without those that another one
-// contains: the kernel refuses overlapping elements in an interval set.
+// disjoint returns the sorted ranges, IPv4 first, without ranges that another range contains, because
+// the kernel refuses overlapping elements in an interval set.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
 	var kept []netip.Prefix
 	for _, p := range sorted {
-		// Sorted by address, then widest first: only the last kept range can contain p.
+		// The ranges are sorted by address, and then the widest first, so only the last kept range can
+		// contain p.
 		if len(kept) > 0 && kept[len(kept)-1].Overlaps(p) {
 			continue
 		}
@@ -105,7 +104,7 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// unique returns the values sorted, each once.
+// unique returns the sorted values, each once.
 func unique[T cmp.Ordered](values ...T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }

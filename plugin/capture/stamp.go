@@ -11,18 +11,17 @@ import (
 	"strings"
 )
 
-// rulesVersion grows with every release whose rules, or whose Stamps, differ for the
-// same Intent.
+// rulesVersion grows with every release whose rules, or whose Stamps, differ for the same Intent.
 const rulesVersion = 5
 
-// StampPrefix begins every Stamp, of any version. A rule's comment holds the Stamp, because
+// StampPrefix is the prefix of every Stamp, of any version. The Stamp is in a rule's comment, because
 // older kernels drop comments of tables.
 const StampPrefix = "capture-cni rules v"
 
-// Stamp identifies the Ruleset in the kernel: the version of the rules, the
-// families captured and a hash of all rules. Comments and names of sets are part of it: the
-// kernel holds them, and CHECK compares them. A field that is not set is left out, so
-// that a field which a later version adds leaves the Stamps of other rules alone.
+// Stamp identifies the Ruleset in the kernel, by the version of the rules, the captured families, and a
+// hash of all rules. The hash includes each rule's Why and the names of sets, so the Stamp changes with
+// a reworded Why. CHECK and the guard do not compare Why. The hash omits fields that are not set, so
+// that a field which a later version adds does not change the Stamps of other rules.
 func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp
@@ -39,11 +38,11 @@ func (rs Ruleset) Stamp() string {
 	return fmt.Sprintf("%s%d %s %s", StampPrefix, rulesVersion, families, hex.EncodeToString(sum[:16]))
 }
 
-// refusedIPv6 stands for IPv6 in the Stamp of rules that refuse it.
+// refusedIPv6 replaces IPv6 in the Stamp of rules that refuse it.
 const refusedIPv6 = string(IPv6) + "=refused"
 
-// WithStamp returns the Ruleset with its Stamp computed, for callers that need it more
-// than once: it is a hash of all rules.
+// WithStamp computes the Ruleset's Stamp once, for callers that need it several times, because the
+// Stamp hashes all rules.
 func (rs Ruleset) WithStamp() Ruleset {
 	rs.stamp = rs.Stamp()
 	return rs
@@ -52,7 +51,7 @@ func (rs Ruleset) WithStamp() Ruleset {
 // IsStamp reports whether a text is a Stamp, of any version.
 func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
-// StampedIPv6 returns what the rules of a stamp do with IPv6; "" where they leave it alone.
+// StampedIPv6 returns the Treatment of IPv6 by the rules with this stamp.
 func StampedIPv6(stamp string) Treatment {
 	fields := strings.Fields(stamp)
 	if len(fields) <= 3 {

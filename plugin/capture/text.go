@@ -8,28 +8,27 @@ import (
 	"strings"
 )
 
-// TableName names the one nftables table that holds all of our rules.
+// TableName is the name of the nftables table that contains all of our rules.
 const TableName = "capture-cni"
 
-// StampChain is an unreachable chain whose only rule bears the Stamp.
+// StampChain is an unreachable chain. The comment of its only rule is the Stamp.
 const StampChain = "stamp"
 
-// NFTName returns the name of a chain in nftables, where one table holds the
-// chains of all of iptables' tables.
+// NFTName returns the name of a chain in nftables, where one table contains the chains of all tables.
 func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 
-// NFTChain returns the nftables name of a chain given by table and name.
+// NFTChain returns the name in nftables of the chain with this table and name.
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
-// Priority returns the chain's place among all chains of its hook in nftables. That of nat
-// is before iptables' one, by which docker publishes ports of a pod: of two chains with one
-// priority, the kernel calls the one that was made last first.
+// Priority returns the chain's priority among all chains of its hook in nftables. nat's priority is
+// before the one that iptables uses, with which docker publishes a pod's ports. Of two chains with the
+// same priority, the kernel calls the newer one first.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -101, Filter: 0}[c.Table]
 }
 
-// Type returns the nftables type of a base chain. After a chain of type route, the
-// kernel routes a packet again whose mark a rule changed.
+// Type returns the nftables type of a base chain. After a chain of type route, the kernel routes a
+// packet again if a rule has changed its mark.
 func (c Chain) Type() string {
 	switch {
 	case c.Table == NAT:
@@ -87,7 +86,7 @@ func (do Action) text(table Table) string {
 	return string(do.Verdict)
 }
 
-// words returns a match as text, in the order in which netfilter tests it.
+// words returns the conditions of a match as text, in the order in which netfilter tests them.
 func (m Match) words() []string {
 	var words []string
 	add := func(isSet bool, format string, args ...any) {
@@ -131,8 +130,8 @@ func (m Match) words() []string {
 	return words
 }
 
-// addressWords returns a match on ranges. A range that is its whole family is a
-// match on the family: nft reads "ip daddr 0.0.0.0/0" as no match at all.
+// addressWords returns a match on ranges. A range that contains its whole family becomes a match on the
+// family, because nft reads "ip daddr 0.0.0.0/0" as no match.
 func addressWords(field string, list List[netip.Prefix]) string {
 	protocol, family := "ip", IPv4
 	if addressType(list) == IPv6Set {
@@ -144,7 +143,7 @@ func addressWords(field string, list List[netip.Prefix]) string {
 	return fmt.Sprintf("%s %s %s", protocol, field, operand(list))
 }
 
-// operand returns a single value, or the name of the set that holds the values.
+// operand returns a single value, or the name of the set that contains the values.
 func operand[T any](list List[T]) string {
 	if len(list.Values) == 1 {
 		return Spell(list.Values[0])

@@ -4,8 +4,8 @@ package capture
 
 // Packet marks under TPROXY.
 const (
-	// ProxyMark is on packets from the proxy to the application, where the proxy
-	// sets it, and on packets to be delivered to the proxy.
+	// ProxyMark is on packets from the proxy to the application, where the proxy sets it, and on
+	// packets that are delivered to the proxy.
 	ProxyMark uint32 = 1337
 
 	// markOwnPod is on packets that the proxy sends to its own pod as a client.
@@ -15,15 +15,15 @@ const (
 	markDelivered uint32 = 1339
 )
 
-// transparentChains captures inbound traffic by TPROXY, and sets a connection mark on
-// the proxy's connections to the application.
+// transparentChains captures inbound traffic by TPROXY, and sets a connection mark on the proxy's
+// connections to the application.
 func (b *builder) transparentChains() {
 	if !b.transparent() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	// Only on lo: while rules are replaced, a packet may traverse the old rules, which
-	// mark it, and then the new ones.
+	// This rule applies only on lo. While rules are replaced, a packet may traverse the old rules,
+	// which mark it, and then the new rules.
 	b.add(Match{FromLo: true, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
@@ -42,9 +42,9 @@ func (b *builder) transparentChains() {
 		return r, true
 	})
 
-	// A SYN goes to the proxy, whatever conntrack knows, and so do the later packets of
-	// its connection, which a mark tells: with SYN cookies there is no socket before the
-	// ACK, and the application's listener would accept that, too.
+	// A SYN goes to the proxy, whatever conntrack knows. So do the later packets of its connection,
+	// which have the connection's mark. With SYN cookies, no socket exists before the ACK, and the
+	// application's listener would accept this ACK, too.
 	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
@@ -73,7 +73,7 @@ func (b *builder) transparentChains() {
 		b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
 	}
 
-	// What conntrack assigns to no connection has no mark of one.
+	// Packets that conntrack assigns to no connection have no connection mark.
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.add(Match{Protocol: TCP, Accepts: true, Invalid: true}, Action{Verdict: Drop}, "an answer past the proxy")

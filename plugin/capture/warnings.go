@@ -10,9 +10,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// warnEarlyContainers warns of init containers that start before the proxy, except for the
-// mesh's own: their traffic is redirected to a port on which no proxy listens yet. A proxy
-// that is a native sidecar already only has to be moved.
+// warnEarlyContainers warns about init containers that start before the proxy, except the mesh's own.
+// Their traffic is redirected to a port on which no proxy listens yet. If the proxy is a native
+// sidecar, the warning says to move it before them.
 func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
 		return
@@ -28,7 +28,7 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 			if d.proxy.Init && d.proxy.KeepsRunning {
 				remedy = fmt.Sprintf("move %s before it", d.proxy.Name)
 			}
-			if c.KeepsRunning { // with the proxy's uid it would escape capture as long as the pod runs
+			if c.KeepsRunning { // with the proxy's uid it would escape capture while the pod runs
 				until = " until the proxy listens"
 			} else if !d.refusesShared() {
 				remedy += fmt.Sprintf(", or run it with the proxy's uid %d", in.ProxyUID)
@@ -44,7 +44,7 @@ func capturesOutbound(in *Intent) bool {
 	return in.OutboundRanges.All || len(in.OutboundRanges.Only) > 0 || len(in.IncludeOutboundPorts) > 0 || in.CaptureDNS
 }
 
-// warnUnknownAnnotations warns of the keys that a mesh keeps although they don't decide.
+// warnUnknownAnnotations warns about keys that a mesh keeps although they do not decide about capture.
 func (d *decider) warnUnknownAnnotations() {
 	var lines []string
 	for _, key := range d.unknownKeys() {
