@@ -7,6 +7,11 @@ package capture
 // the chain that the hook's packets enter.
 type flow []Chain
 
+// flowsOf returns the flows of the Intent's mesh, for packets that arrive and for those that are sent.
+func flowsOf(in *Intent) (inbound, outbound flow) {
+	return meshOf(in.Mesh).inbound(in), meshOf(in.Mesh).outbound(in)
+}
+
 // Actions of a flow's rules that lead to chains outside the flow.
 var (
 	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}

@@ -135,11 +135,11 @@ var proxyPorts = [...]uint16{15020, 15021, 15090}
 const defaultExcludedOutboundPort = 15020
 
 func readIstio(d *decider) Intent {
-	intent, mesh := d.meshDefaults(), d.settings.Mesh
+	intent, settings := d.meshDefaults(), d.settings.Mesh
 	d.readAnnotations(&intent)
 	d.readEnvironment(&intent)
-	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, mesh.ProxyUID), d.proxyID("gid", Container.gid, mesh.ProxyGID)
-	d.checkUnknownIDs(intent.ProxyUID != mesh.ProxyUID, intent.ProxyGID != mesh.ProxyGID)
+	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, settings.ProxyUID), d.proxyID("gid", Container.gid, settings.ProxyGID)
+	d.checkUnknownIDs(intent.ProxyUID != settings.ProxyUID, intent.ProxyGID != settings.ProxyGID)
 	d.checkGroups(intent.ProxyGID)
 	d.families = families{dualStack: d.boolEnv(envDualStack), otherwise: ", " + envDualStack + " is not true"}
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)
@@ -148,21 +148,21 @@ func readIstio(d *decider) Intent {
 }
 
 func (d *decider) meshDefaults() Intent {
-	mesh := d.settings.Mesh
+	settings := d.settings.Mesh
 	return Intent{
 		Mesh:               config.Istio,
-		OutboundPort:       mesh.OutboundPort,
-		InboundPort:        mesh.InboundPort,
-		TunnelPort:         mesh.TunnelPort,
-		DNSPort:            mesh.DNSPort,
-		LoopbackCIDR:       mesh.LoopbackCIDR,
-		OwnerGroups:        unique(mesh.OutboundOwnerGroups...),
-		ExcludeOwnerGroups: unique(mesh.OutboundOwnerGroupsExclude...),
+		OutboundPort:       settings.OutboundPort,
+		InboundPort:        settings.InboundPort,
+		TunnelPort:         settings.TunnelPort,
+		DNSPort:            settings.DNSPort,
+		LoopbackCIDR:       settings.LoopbackCIDR,
+		OwnerGroups:        unique(settings.OutboundOwnerGroups...),
+		ExcludeOwnerGroups: unique(settings.OutboundOwnerGroupsExclude...),
 	}
 }
 
 func (d *decider) readAnnotations(in *Intent) {
-	mesh := d.settings.Mesh
+	settings := d.settings.Mesh
 	switch mode, ok := d.pod.Annotations[annotationInterceptionMode]; {
 	case !ok || mode == modeRedirect:
 	case mode == modeTProxy:
@@ -174,18 +174,18 @@ func (d *decider) readAnnotations(in *Intent) {
 	in.InboundPorts = selectionOf(d, annotationIncludeInboundPorts, config.ParsePort)
 	in.InboundPorts.Only = unique(in.InboundPorts.Only...)
 	in.ExcludeInboundPorts = Ports(unique(slices.Concat(
-		proxyPorts[:], mesh.ExcludeInboundPorts, listOf(d, annotationExcludeInboundPorts, "", config.ParsePort))...)...)
+		proxyPorts[:], settings.ExcludeInboundPorts, listOf(d, annotationExcludeInboundPorts, "", config.ParsePort))...)...)
 
 	in.IncludeOutboundPorts = unique(listOf(d, annotationIncludeOutboundPorts, "", config.ParsePort)...)
 	in.ExcludeOutboundPorts = Ports(unique(slices.Concat(
-		mesh.ExcludeOutboundPorts,
+		settings.ExcludeOutboundPorts,
 		listOf(d, annotationExcludeOutboundPorts, strconv.Itoa(defaultExcludedOutboundPort), config.ParsePort))...)...)
 
 	in.OutboundRanges = selectionOf(d, annotationIncludeOutboundRanges, config.ParsePrefix)
 	in.CaptureLoopback = slices.ContainsFunc(in.OutboundRanges.Only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
 	in.OutboundRanges.Only = disjoint(in.OutboundRanges.Only)
 	in.ExcludeOutboundRanges = disjoint(slices.Concat(
-		mesh.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", config.ParsePrefix)))
+		settings.ExcludeOutboundIPRanges, listOf(d, annotationExcludeOutboundRanges, "", config.ParsePrefix)))
 
 	in.ExcludeInterfaces = unique(listOf(d, annotationExcludeInterfaces, "", config.ParseInterface)...)
 	in.RerouteInterfaces = unique(listOf(d, d.rerouteKey(), "", config.ParseInterface)...)

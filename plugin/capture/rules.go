@@ -29,9 +29,8 @@ const (
 // Rules converts an Intent to chains, table by table, which the backends only encode. nat comes last,
 // because iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
-	m := meshOf(in.Mesh)
-	b := builder{Intent: in, mesh: m}
-	b.inbound, b.outbound = m.inbound(&b.Intent), m.outbound(&b.Intent)
+	b := builder{Intent: in, mesh: meshOf(in.Mesh)}
+	b.inbound, b.outbound = flowsOf(&b.Intent)
 
 	b.dnsZones()
 

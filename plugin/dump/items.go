@@ -44,7 +44,7 @@ func Parse(comment string, expressions []byte) (Item, error) {
 		name, data := nfnetlink.Text(expression[unix.NFTA_EXPR_NAME]), expression[unix.NFTA_EXPR_DATA]
 		switch name {
 		case "match":
-			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // iptables keeps a rule's comment in a match
+			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // of iptables
 				return nil
 			}
 		case "counter": // packets and bytes, which differ between namespaces
