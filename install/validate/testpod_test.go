@@ -102,7 +102,7 @@ func TestForeignAnswer(t *testing.T) {
 	defer listener.Close()
 	go accept(listener, func(conn *net.TCPConn) { _, _ = conn.Write([]byte("SSH-2.0\n")) })
 	got := try(t.Context(), listener.Addr().(*net.TCPAddr).AddrPort())
-	if got.Answered() || !strings.Contains(got.Fault, "not that of a program of this test") {
+	if got.Answered() || !strings.Contains(got.Fault, "not come from a program of this test") {
 		t.Errorf("%+v", got)
 	}
 }
