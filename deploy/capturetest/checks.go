@@ -105,7 +105,6 @@ func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	return report.Finding{Severity: report.OK}
 }
 
-// skipped returns the finding of a check that was not tried.
 func skipped(reason, next string) report.Finding {
 	return report.Finding{Code: report.TestSkipped, Severity: report.NotKnown, Reason: reason, Next: next}
 }

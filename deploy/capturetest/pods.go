@@ -170,7 +170,6 @@ func changed(ours, admitted *corev1.Pod) string {
 	return "admission changed the pod: it has the containers " + cmp.Or(strings.Join(names, ", "), "none")
 }
 
-// addresses returns a pod's addresses by family.
 func addresses(ips []string) (byFamily map[string]netip.Addr) {
 	byFamily = map[string]netip.Addr{}
 	for _, ip := range ips {

@@ -65,7 +65,6 @@ func (r *run) do(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// add adds the result of a check.
 func (r *run) add(family, check string, found report.Finding) {
 	r.report.Results = append(r.report.Results, Result{r.nodes[0].Name, r.nodes[1].Name, r.mode, family, check, found})
 }

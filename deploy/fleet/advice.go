@@ -56,7 +56,6 @@ func (o *observed) adviseNode(n Node) string {
 	return ""
 }
 
-// advisePod returns the next step for a pod.
 func advisePod(p Pod) string {
 	explain := report.Command("kubectl", "capture-cni", "explain", p.Namespace+"/"+p.Name)
 	switch p.State {

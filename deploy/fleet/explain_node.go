@@ -31,7 +31,6 @@ const captureFailed = "CaptureFailed"
 // maxEvents limits the Events in an explanation.
 const maxEvents = 5
 
-// readEvents adds the last Events about the pod.
 func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, name string) (found podEvents) {
 	var about []*corev1.Event
 	ofPod := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}

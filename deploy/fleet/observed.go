@@ -151,7 +151,6 @@ func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.Named
 	f.addPod(found)
 }
 
-// addPod adds a pod with its next step.
 func (f *Fleet) addPod(found Pod) {
 	found.Next = withNamespace(advisePod(found), f.Namespace)
 	f.Pods = append(f.Pods, found)

@@ -67,7 +67,6 @@ func newObserved(namespace string) *observed {
 	}
 }
 
-// add adds an object of a source.
 func (o *observed) add(object any) {
 	switch object := object.(type) {
 	case *appsv1.DaemonSet:

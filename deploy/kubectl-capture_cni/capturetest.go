@@ -87,7 +87,6 @@ also if nothing could be tested. --output junit writes the results for a CI syst
 	return command
 }
 
-// readTest checks the flags of a test, and reads its modes.
 func readTest(test *capturetest.Test, modes []string) error {
 	for _, name := range modes {
 		mode := capturetest.Mode(strings.ToUpper(name))

@@ -95,7 +95,6 @@ func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes.writeBelow(out)
 }
 
-// age formats the time since a moment.
 func age(at time.Time) string {
 	if at.IsZero() {
 		return "never"

@@ -23,7 +23,6 @@ type sbom struct {
 	dependencies []cyclonedx.Dependency
 }
 
-// add adds the programs of an archive.
 func (s *sbom) add(a archive, version string, files build.Files) error {
 	for _, name := range slices.Sorted(maps.Keys(a.programs())) {
 		info, err := buildinfo.Read(bytes.NewReader(files[name].Content))

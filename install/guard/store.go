@@ -81,7 +81,6 @@ func (s store) save(id string, b baseline) error {
 	return nil
 }
 
-// write replaces a file of the store atomically.
 func (s store) write(name string, content []byte) (err error) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making the guard's directory: %w", err)

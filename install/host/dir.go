@@ -160,7 +160,6 @@ func IsDeleted(path string) bool {
 	return ok && at.Nlink == 0
 }
 
-// sync writes the directory's entries to disk.
 func (d *Dir) sync() error {
 	directory, err := d.root.Open(".")
 	if err != nil {

@@ -105,7 +105,6 @@ func encodeDelete(entry Entry) []byte {
 	return b.Content
 }
 
-// newBody returns the body of a message without attributes.
 func newBody(address netip.Addr) *nfnetlink.Batch {
 	family := byte(unix.AF_INET6)
 	if address.Is4() {

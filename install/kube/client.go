@@ -30,7 +30,6 @@ import (
 // requestTimeout limits each request, including its retries.
 const requestTimeout = 10 * time.Second
 
-// do sends a request.
 func do(ctx context.Context, request *rest.Request) rest.Result {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

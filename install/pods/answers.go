@@ -34,7 +34,6 @@ type answers struct {
 	reads   singleflight.Group
 }
 
-// answer returns the document that answers a request.
 func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	switch {
 	case request.Version != capture.PodVersion: // another release reads only the version

@@ -150,7 +150,6 @@ const (
 	endTimeout        = time.Second // after the end of ctx
 )
 
-// serve answers one request.
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	defer func() { _ = conn.Close() }() // the answer has already been sent
 	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)

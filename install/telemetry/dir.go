@@ -19,7 +19,6 @@ func key(f record.File) (key string, ok bool) {
 	return strings.CutSuffix(rest, record.Finished)
 }
 
-// readFile reads the record of a file.
 func readFile(d *record.Dir, f record.File) (record.Record, error) {
 	document, err := document(d, f)
 	if err != nil {

@@ -239,7 +239,6 @@ func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 // newName returns a name of the form that client-go's recorder gives to Events.
 func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
-// event returns an Event about a pod or a node.
 func (e *Events) event(about corev1.ObjectReference, namespace, reason string, at time.Time) corev1.Event {
 	about.APIVersion = "v1"
 	kind := corev1.EventTypeWarning

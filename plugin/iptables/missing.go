@@ -35,7 +35,7 @@ func missingModules(program, stderr string) (modules []string) {
 	}
 	family, _, _ := strings.Cut(program, "tables")
 	for _, match := range table.FindAllStringSubmatch(stderr, -1) {
-		if !strings.Contains(match[2], "memory") && !strings.Contains(match[2], "ermi") { // of permissions
+		if !strings.Contains(match[2], "memory") && !strings.Contains(match[2], "ermi") { // permission denied, not permitted
 			modules = append(modules, family+"table_"+match[1])
 		}
 	}

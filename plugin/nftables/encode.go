@@ -74,7 +74,6 @@ func (e *encoder) number(isSet bool, load expr.Any, op expr.CmpOp, value uint32)
 	}
 }
 
-// compare compares the register with a value.
 func compare(op expr.CmpOp, value []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: register, Data: value}
 }
