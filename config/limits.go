@@ -12,7 +12,7 @@ import (
 // user wrote them.
 const (
 	maxNamed = 5   // faults or warnings of one kind; a message counts the rest
-	maxShown = 128 // bytes of a value
+	maxShown = 128 // bytes of a value in a message
 )
 
 // Shortened returns a value, cut to at most maxShown bytes.

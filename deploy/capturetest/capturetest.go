@@ -90,7 +90,7 @@ type Test struct {
 	Client    *fleet.Client
 	Fleet     *fleet.Fleet
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
-	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a report
+	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a support archive
 	Namespace string                                                             // an existing namespace; if empty, each mode creates one
 	Nodes     []string                                                           // or all; if empty, one of each kind, and at least two
 	Image     string                                                             // if empty, the agents' image

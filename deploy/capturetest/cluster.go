@@ -88,7 +88,7 @@ func (t *Test) removeOne(ctx context.Context, o object) error {
 		var err error
 		if !deleted {
 			err = t.Client.Request("DELETE", o, o.GetNamespace()).Name(o.GetName()).Do(ctx).Error()
-			deleted = err == nil || apierrors.IsConflict(err) // a namespace that is being deleted
+			deleted = err == nil || apierrors.IsConflict(err) // the namespace is already being deleted
 		}
 		if deleted {
 			err = t.Client.Get(ctx, o.GetNamespace(), o.GetName(), o.DeepCopyObject())

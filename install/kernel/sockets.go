@@ -39,7 +39,7 @@ const (
 const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<FinWait2 |
 	1<<CloseWait | 1<<LastAck | 1<<Listening | 1<<Closing
 
-// Sockets returns the TCP sockets of the calling thread's namespace, at most most of each family.
+// Sockets returns the TCP sockets of the calling thread's namespace, up to the limit most for each family.
 // complete reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	complete = true

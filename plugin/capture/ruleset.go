@@ -151,7 +151,7 @@ type Treatment string
 const (
 	Ignored  Treatment = ""         // they pass
 	Captured Treatment = "captured" // they reach the proxy
-	Refused  Treatment = "refused"  // those that would be captured fail
+	Refused  Treatment = "refused"  // they fail if they would otherwise be captured
 )
 
 // Family is an address family; the zero value is any.

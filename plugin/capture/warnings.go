@@ -28,7 +28,7 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 			if d.proxy.Init && d.proxy.KeepsRunning {
 				remedy = fmt.Sprintf("move %s before it", d.proxy.Name)
 			}
-			if c.KeepsRunning { // with the proxy's uid it would escape capture while the pod runs
+			if c.KeepsRunning { // with the proxy's uid, this container would escape capture while the pod runs
 				until = " until the proxy listens"
 			} else if !d.refusesShared() {
 				remedy += fmt.Sprintf(", or run it with the proxy's uid %d", in.ProxyUID)

@@ -111,7 +111,7 @@ func openLock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // the file stays open
+	defer func() { _ = root.Close() }() // the lock only needs the file, which stays open
 	directory, err := root.Stat(".")
 	if err != nil {
 		return nil, err

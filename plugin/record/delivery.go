@@ -65,7 +65,7 @@ func Keep(spool string, r Record) {
 	}
 }
 
-// Prune deletes the oldest records until at most most records with mostBytes bytes are left.
+// Prune deletes the oldest records while there are more than most records, or more than mostBytes bytes.
 // Several processes may call Prune at once.
 func (d *Dir) Prune(most int, mostBytes int64) {
 	files := d.Files()
