@@ -75,8 +75,8 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Fault returns what the API server refuses, nil for nothing, and sets the metric. The request
-// after a refused one has the token that is in the token's file by then.
+// Fault returns what the API server refuses, nil for nothing, and sets the metric. Within a
+// minute, client-go reads a token's file again.
 func (r *Refusals) Fault() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
