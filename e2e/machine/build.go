@@ -20,7 +20,8 @@ var Bin string
 // have its own.
 const NoRuntime = "CAPTURE_CNI_CRI_SOCKET=none"
 
-// Main builds the programs and runs the tests of a package. It is for a TestMain.
+// Main builds the programs, as small as a release's because each check of an agent reads them,
+// and runs the tests of a package. It is for a TestMain.
 func Main(m *testing.M) int {
 	project, err := lab.Project(context.Background())
 	if err != nil {
@@ -33,7 +34,7 @@ func Main(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(Bin) }()
 	for name, source := range map[string]string{"capture-cni": "plugin/capture-cni", "capture-cni-lookup": "plugin/capture-cni-lookup", "capture-cni-node": "install/capture-cni-node"} {
-		build := exec.Command("go", "build", "-C", project, "-trimpath", "-o", filepath.Join(Bin, name), "github.com/capture-cni/capture-cni/"+source)
+		build := exec.Command("go", "build", "-C", project, "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(Bin, name), "github.com/capture-cni/capture-cni/"+source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", name, err, out)
