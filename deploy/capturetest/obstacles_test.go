@@ -77,21 +77,25 @@ func TestObstacles(t *testing.T) {
 			"packing a report of node-2 and node-3",
 			"archive node-2+node-3", "failed: 2",
 		}, ""},
-		"no image": {late, func(c obstructed) { c.becomes("server", waiting("ErrImagePull")) }, []string{
+		"no image": {late, func(c obstructed) {
+			c.becomes("server", waiting("ErrImagePull"))
+			c.Nodes = []string{"node-2"}
+		}, []string{
 			"did not start within 3s: container application: ErrImagePull: no such image; next: if the node can't pull the image",
-			"on node node-3\n1 of 2, REDIRECT: pod server: container application: ErrImagePull: no such image\npacking",
+			"on node node-2\n1 of 1, REDIRECT: pod server: container application: ErrImagePull: no such image\npacking",
 		}, ""},
 		"no image, and then no answer": {late, func(c obstructed) {
+			c.Nodes = []string{"node-2"}
 			c.stuck, c.refuses = "server", refuse(http.MethodGet, "/pods/server", "500")
 			c.admit = func(pod *corev1.Pod) { pod.Status = waiting("ErrImagePull") }
 		}, []string{"did not start within 3s: container application: ErrImagePull"}, ""},
 		"no reason": {late, func(c obstructed) {
-			c.stuck = "server"
+			c.stuck, c.Nodes = "server", []string{"node-2"}
 			c.Explain = func(context.Context, string, string) (*fleet.Explanation, error) {
 				return nil, errors.New("no agent answers")
 			}
 		}, []string{
-			"test-pod-failed problem pod server on node node-3 did not start within 3s: no agent answers; next: kubectl capture-cni status",
+			"test-pod-failed problem pod server on node node-2 did not start within 3s: no agent answers; next: kubectl capture-cni status",
 		}, ""},
 		"pods can't be read": {soon, func(c obstructed) {
 			c.refuses = refuse(http.MethodGet, "/pods/server", "not allowed")
