@@ -26,13 +26,14 @@ import (
 const (
 	alertRules = "chart/alerts.yaml"
 	alertTests = "alerts/capture-cni.test.yaml"
+	daysTests  = "alerts/days.test.yaml"
 	dashboard  = "chart/dashboard.json"
 )
 
 // TestAlerts runs promtool, which is in Debian's package prometheus.
 func TestAlerts(t *testing.T) {
 	lab.RequireProgram(t, "promtool")
-	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", alertTests}} {
+	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", alertTests, daysTests}} {
 		if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", args, err, out)
 		}
@@ -47,7 +48,7 @@ func TestAlertsAreTested(t *testing.T) {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	var tests struct {
+	type alertCases struct {
 		Tests []struct {
 			Input []struct{ Series string } `json:"input_series"`
 			Cases []struct {
@@ -58,13 +59,14 @@ func TestAlertsAreTested(t *testing.T) {
 			} `json:"alert_rule_test"`
 		}
 	}
-	for name, into := range map[string]any{alertRules: &rules, alertTests: &tests} {
+	var tests, days alertCases
+	for name, into := range map[string]any{alertRules: &rules, alertTests: &tests, daysTests: &days} {
 		if err := yaml.Unmarshal([]byte(read(t, name)), into); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fires, given, silent := map[string][]string{}, map[string][]string{}, map[string][]string{} // by alert: labels like Prometheus writes them
-	for _, test := range tests.Tests {
+	for _, test := range append(tests.Tests, days.Tests...) {
 		for _, c := range test.Cases {
 			for _, alert := range c.Expected {
 				for key, value := range alert.Labels {

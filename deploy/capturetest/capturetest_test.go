@@ -215,6 +215,23 @@ func TestInjected(t *testing.T) {
 	s.expectEmpty(t)
 }
 
+// TestChanged notices each change of a pod that decides about capture.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	r := run{Test: &Test{}, nodes: make([]fleet.Node, 2)}
+	for name, change := range map[string]func(pod *corev1.Pod){
+		"":                  func(*corev1.Pod) {},
+		"another mark":      func(pod *corev1.Pod) { pod.Annotations[form.mark] = "{}" },
+		"a container":       func(pod *corev1.Pod) { pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c"}) },
+		"an init container": func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "i"}} },
+	} {
+		ours, admitted := r.server(), r.server()
+		if change(admitted); (changed(ours, admitted) != "") != (name != "") {
+			t.Errorf("%s: %q", name, changed(ours, admitted))
+		}
+	}
+}
+
 // TestServiceAccount retries until the new namespace has its service account.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
@@ -247,6 +264,9 @@ func TestSettings(t *testing.T) {
 	if *pod.Containers[0].SecurityContext.RunAsGroup != 7 || !slices.Contains(pod.Containers[1].Command, "--outbound-port=16001") {
 		t.Errorf("%+v", pod.Containers)
 	}
+	if a := addresses([]string{"None", "10.0.0.1"}); len(a) != 1 || !a["IPv4"].IsValid() {
+		t.Errorf("addresses: %v", a)
+	}
 	if p := choosePorts(config.Mesh{ExcludeInboundPorts: []uint16{8080}, ExcludeOutboundPorts: []uint16{8082}}); p != (ports{8081, 8083, 8084}) {
 		t.Errorf("ports: %+v", p)
 	}
@@ -269,7 +289,9 @@ func TestSettings(t *testing.T) {
 	if report, err := test.Run(t.Context()); err != nil || report.Image != "agent:2" || count(report)[Skipped] == 0 {
 		t.Errorf("without agents: %+v, %v", report, err)
 	}
-	if _, err := newTest(t, newAPIServer(), `{"ipv6": "sometimes"}`).Run(t.Context()); err == nil || !strings.Contains(err.Error(), fleet.NetConfVariable) {
-		t.Errorf("a wrong configuration: %v", err)
+	for netconf, want := range map[string]string{`{"ipv6": "sometimes"}`: "ipv6", `{"meshes": ["linkerd"]}`: "netconf.meshes has no istio"} {
+		if _, err := newTest(t, newAPIServer(), netconf).Run(t.Context()); err == nil || !strings.Contains(err.Error(), fleet.NetConfVariable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", netconf, err)
+		}
 	}
 }

@@ -19,6 +19,10 @@ func TestJudge(t *testing.T) {
 	server := map[string]netip.Addr{"IPv4": netip.MustParseAddr("10.244.0.2")}
 	service := map[string]netip.Addr{"IPv4": netip.MustParseAddr("10.96.0.7")}
 	checks := newChecks(server, service, ports{8080, 8081, 8082}, config.DefaultSettings())
+	dual := map[string]netip.Addr{"IPv4": server["IPv4"], "IPv6": netip.MustParseAddr("fd00::2")}
+	if c := newChecks(dual, service, ports{}, config.DefaultSettings()); c[4].skip != "Services have no IPv6 address" || c[5].skip != "" {
+		t.Errorf("a Service of one family: %+v", c)
+	}
 	toService, toPod, directOut, directIn := checks[0], checks[1], checks[2], checks[3]
 	without := func(by string) func(*report.TestObservation) {
 		return func(o *report.TestObservation) {

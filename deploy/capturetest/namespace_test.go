@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,32 @@ func TestRefusals(t *testing.T) {
 	}
 	if isRefused(errors.New("connection reset")) {
 		t.Error("a lost connection is a refusal")
+	}
+}
+
+// TestRemoval deletes an object once and waits until it is gone, also if the API server removes
+// it already; a refusal ends the wait.
+func TestRemoval(t *testing.T) {
+	t.Parallel()
+	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left"}}
+	for answer, want := range map[string]string{"": "", "409": "", "not allowed": "removing namespace left: not allowed;"} {
+		s := newAPIServer()
+		s.keeps = true
+		s.objects["namespaces/left"] = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+		s.refuses = func(method, _ string, _ *corev1.Pod) string {
+			if method == http.MethodDelete {
+				return answer
+			}
+			if len(s.requests) > 5 {
+				delete(s.objects, "namespaces/left")
+			}
+			return ""
+		}
+		err := newTest(t, s, "{}").remove(t.Context(), left)
+		deletions := strings.Count(strings.Join(s.requests, " "), http.MethodDelete)
+		if deletions != 1 || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && len(s.requests) < 6 {
+			t.Errorf("%q: %v, after %q", answer, err, s.requests)
+		}
 	}
 }
 

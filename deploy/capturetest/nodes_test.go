@@ -31,6 +31,8 @@ func TestChoose(t *testing.T) {
 	faulty.Findings = report.Findings{{Code: report.AgentFailing, Reason: "ImagePullBackOff", Next: "describe it"}}
 	rolling := ready(a1)
 	rolling.DaemonSets = []fleet.DaemonSet{{Name: "set", Observed: true, Desired: 2, Updated: 1, Ready: 1, Unavailable: 1}}
+	none := node("none", "d", fleet.Ready)
+	none.Agent = ""
 	many := ready(faulty, faulty, faulty, faulty, faulty)
 	for name, test := range map[string]struct {
 		fleet *fleet.Fleet
@@ -47,6 +49,11 @@ func TestChoose(t *testing.T) {
 		"a faulty one":         {ready(a1, faulty), nil, "agents are not ready: node bad is faulty: ImagePullBackOff. Wait"},
 		"a faulty one of all":  {ready(a1, faulty), []string{"all"}, "agents are not ready: node bad"},
 		"a rollout":            {rolling, nil, "agents are not ready: DaemonSet set: 2 desired, 1 updated, 1 ready, 1 unavailable. Wait"},
+		"one without an agent": {ready(a1, none), nil, "a1"},
+		"as many reasons as it can say": {
+			ready(faulty, faulty, faulty), nil,
+			"node bad is faulty: ImagePullBackOff; node bad is faulty: ImagePullBackOff; node bad is faulty: ImagePullBackOff. Wait",
+		},
 		"more than it can say": {many, nil, "; node bad is faulty: ImagePullBackOff, and 2 more reasons. Wait"},
 	} {
 		nodes, err := choose(test.fleet, test.names)

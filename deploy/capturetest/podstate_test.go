@@ -43,18 +43,22 @@ func TestStates(t *testing.T) {
 		isRunning, hasEnded bool
 		ended               string
 	}{
-		"running":            {running, running, 1, true, false, ""},
-		"without an address": {running, running, 0, false, false, ""},
-		"half":               {running, corev1.ContainerState{}, 1, false, false, ""},
-		"the other half":     {corev1.ContainerState{}, running, 1, false, false, ""},
-		"ended":              {ended(0, "a\nb\n"), running, 1, false, true, "container application ended with status 0: b"},
-		"failed":             {ended(2, "a"), ended(3, "b"), 1, false, false, "container application ended with status 2: a"},
-		"the proxy":          {running, ended(3, "b"), 1, false, false, "container proxy ended with status 3: b"},
+		"running":                {running, running, 1, true, false, ""},
+		"without an address":     {running, running, 0, false, false, ""},
+		"a container is missing": {running, running, 1, false, false, ""},
+		"half":                   {running, corev1.ContainerState{}, 1, false, false, ""},
+		"the other half":         {corev1.ContainerState{}, running, 1, false, false, ""},
+		"ended":                  {ended(0, "a\nb\n"), running, 1, false, true, "container application ended with status 0: b"},
+		"failed":                 {ended(2, "a"), ended(3, "b"), 1, false, false, "container application ended with status 2: a"},
+		"the proxy":              {running, ended(3, "b"), 1, false, false, "container proxy ended with status 3: b"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 2)}, Status: corev1.PodStatus{
 			PodIPs:            make([]corev1.PodIP, tt.ips),
 			ContainerStatuses: []corev1.ContainerStatus{{Name: application, State: tt.app}, {Name: "proxy", State: tt.proxy}},
 		}}
+		if name == "a container is missing" {
+			pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1]
+		}
 		if s := stateOf(pod); s.isRunning() != tt.isRunning || s.hasEnded() != tt.hasEnded || s.ended != tt.ended {
 			t.Errorf("%s: %+v", name, s)
 		}

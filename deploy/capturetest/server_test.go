@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,13 +26,15 @@ type apiServer struct {
 	mu      sync.Mutex
 	objects map[string]any
 	created []*corev1.Pod
-	refuses func(method, path string, pod *corev1.Pod) string // why; "": it does not
-	observe func(to netip.AddrPort, mode Mode) report.TestObservation
-	stuck   string // part of the name of pods that do not start
-	admit   func(*corev1.Pod)
-	keeps   bool // deletes nothing
-	loses   bool // creates pods, and answers with an error
-	flaky   int  // answers so many deletions with an error
+
+	requests []string
+	refuses  func(method, path string, pod *corev1.Pod) string // why, or another status than 403; "": it does not
+	observe  func(to netip.AddrPort, mode Mode) report.TestObservation
+	stuck    string // part of the name of pods that do not start
+	admit    func(*corev1.Pod)
+	keeps    bool // deletes nothing
+	loses    bool // creates pods, and answers with an error
+	flaky    int  // answers so many deletions with an error
 }
 
 func newAPIServer() *apiServer {
@@ -65,7 +68,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && strings.HasSuffix(path, "/pods") {
 		_ = json.NewDecoder(r.Body).Decode(pod)
 	}
+	s.requests = append(s.requests, r.Method+" "+path)
 	if why := s.refuses(r.Method, path, pod); why != "" {
+		if code, err := strconv.Atoi(why); err == nil {
+			fail(code, map[int]metav1.StatusReason{409: metav1.StatusReasonConflict}[code], why)
+			return
+		}
 		fail(http.StatusForbidden, metav1.StatusReasonForbidden, why)
 		return
 	}
@@ -110,6 +118,18 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, object)
 	default:
 		answer(http.StatusOK, object)
+	}
+}
+
+// becomes gives a pod, when it is read, these states one after the other; the last one stays.
+func (s *apiServer) becomes(pod string, states ...corev1.PodStatus) {
+	s.stuck = pod
+	s.refuses = func(method, path string, _ *corev1.Pod) string {
+		if method == http.MethodGet && strings.HasSuffix(path, "/pods/"+pod) && s.objects[path] != nil {
+			s.objects[path].(*corev1.Pod).Status = states[0]
+			states = states[min(1, len(states)-1):]
+		}
+		return ""
 	}
 }
 

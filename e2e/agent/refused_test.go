@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"os"
@@ -13,15 +14,29 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
 // TestRefusedAgent has an API server that refuses the agent's token, as after its service
-// account was deleted and made again: the agent is not ready, and says why. Once the kubelet
-// has renewed the token's file, the agent is ready again. Meanwhile a node whose API server
-// only fails stays ready.
+// account was deleted and made again: the agent is not ready, and says why. Once the token is
+// accepted, the agent is ready again. Meanwhile a node whose API server only fails stays ready.
+// These agents wait for a second in place of the minute that install/kube.TestRefusals has.
 func TestRefusedAgent(t *testing.T) {
 	t.Parallel()
 	failing := newNode(t)
+	hasty := t.TempDir()
+	source, err := filepath.Abs("../../install/kube/refusals.go")
+	lab.Check(t, err)
+	content, err := os.ReadFile(source)
+	lab.Check(t, err)
+	changed := bytes.Replace(content, []byte("refusalTime = time.Minute"), []byte("refusalTime = time.Second"), 1)
+	if bytes.Equal(changed, content) {
+		t.Fatalf("%s has no refusalTime of a minute", source)
+	}
+	lab.Check(t, errors.Join(
+		lab.BuildChanged(t.Context(), hasty+"/capture-cni-node", "github.com/capture-cni/capture-cni/install/capture-cni-node", map[string][]byte{source: changed}),
+		os.Symlink(machine.Bin+"/capture-cni", hasty+"/capture-cni"), os.Symlink(machine.Bin+"/capture-cni-lookup", hasty+"/capture-cni-lookup")))
+	failing.Release = hasty
 	stays := failing.Start(t, "--mode", "insert")
 	stays.Ready(t)
 	failing.API.Misbehave(func(w http.ResponseWriter, r *http.Request) bool {
@@ -31,9 +46,11 @@ func TestRefusedAgent(t *testing.T) {
 	failing.API.EndWatches()
 
 	n := newNode(t)
+	n.Release = hasty
 	n.PutPod("web", true)
 	a := n.StartReady(t, "--mode", "insert")
 	lab.Check(t, a.ExpectMetric("capture_cni_api_refused 0"))
+	old := n.API.Token()
 	n.API.SetToken("of-the-new-account")
 	n.API.EndWatches()
 	a.Ready(t, http.StatusServiceUnavailable)
@@ -44,7 +61,7 @@ func TestRefusedAgent(t *testing.T) {
 	if err := n.add(t, "5s"); err != nil { // by what the agent knows
 		t.Errorf("a meshed pod: %v", err)
 	}
-	lab.Check(t, os.WriteFile(filepath.Join(filepath.Dir(n.Access), "token"), []byte(n.API.Token()), 0o600))
+	n.API.SetToken(old)
 	a.Ready(t)
 	lab.Check(t, a.ExpectMetric("capture_cni_api_refused 0"))
 }

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,13 +36,7 @@ var buildAgent = sync.OnceValues(func() (program string, err error) {
 	if programs, err = os.MkdirTemp("", "guard-"); err != nil {
 		return "", err
 	}
-	program = filepath.Join(programs, "capture-cni-node")
-	build := exec.Command("go", "build", "-o", program, "github.com/capture-cni/capture-cni/install/capture-cni-node")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the guard: %w: %s", err, out)
-	}
-	return program, nil
+	return filepath.Join(programs, "capture-cni-node"), lab.Build(context.Background(), programs, "./install/capture-cni-node")
 })
 
 // builtGuard is a process of the program.

@@ -15,9 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 const echoPort = 9000
@@ -55,14 +53,8 @@ func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t 
 // holdsWhatADDInstalls compares the pod with the rules of a pod that was never repaired.
 func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	t.Helper()
-	netns, err := podnet.Open(t.Context(), p.sandbox.NetNS)
-	lab.Check(t, err)
+	netns, rules := p.decided(t, n)
 	defer netns.Close()
-	addresses, err := netns.Addresses()
-	lab.Check(t, err)
-	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
-	lab.Check(t, err)
-	rules := capture.Rules(decision.Intent)
 	found, err := netns.Observe(t.Context(), false)
 	lab.Check(t, err)
 	if differences, err := found.Differences(t.Context(), rules, config.NFTables); err != nil || len(differences) > 0 {

@@ -70,12 +70,19 @@ func forEachLoss(t *testing.T, test func(t *testing.T, n *node, p *pod, lose fun
 // add captures the pod, with all that its rules need, as an ADD does.
 func (p *pod) add(t *testing.T, n *node) {
 	t.Helper()
+	netns, rules := p.decided(t, n)
+	defer netns.Close()
+	lab.Check(t, netns.Apply(t.Context(), rules, config.NFTables))
+}
+
+// decided opens the pod's namespace, and returns its rules.
+func (p *pod) decided(t *testing.T, n *node) (*podnet.Namespace, capture.Ruleset) {
+	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.sandbox.NetNS)
 	lab.Check(t, err)
-	defer netns.Close()
 	addresses, err := netns.Addresses()
 	lab.Check(t, err)
 	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
 	lab.Check(t, err)
-	lab.Check(t, netns.Apply(t.Context(), capture.Rules(decision.Intent), config.NFTables))
+	return netns, capture.Rules(decision.Intent)
 }

@@ -22,15 +22,16 @@ const Patience = 3 * time.Minute
 // Eventually repeats a condition until it returns no error, for at most Patience.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()
-	pause := 5 * time.Millisecond // doubled up to 80 ms: some conditions start programs
-	for deadline := time.Now().Add(Patience); ; time.Sleep(pause) {
+	pause := 5 * time.Millisecond // grows with the time waited: some conditions start programs
+	for began := time.Now(); ; time.Sleep(pause) {
 		err := condition()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > Patience {
 			t.Fatalf("not within %s: %v", Patience, err)
 		}
-		pause = min(2*pause, 80*time.Millisecond)
+		pause = min(2*pause, max(80*time.Millisecond, waited/10), time.Second/2)
 	}
 }

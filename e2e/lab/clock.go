@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -75,68 +74,22 @@ func step() int64 { return *steps }
 
 // BuildWithClock builds a program of the project whose time.Now goes by a Clock. The
 // first build compiles all packages anew.
-func BuildWithClock(ctx context.Context, program, source string) (err error) {
-	dir, err := os.MkdirTemp("", "clock-")
-	if err != nil {
-		return fmt.Errorf("building with a clock: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	overlay, err := writeOverlay(ctx, dir)
-	if err != nil {
-		return fmt.Errorf("building with a clock: %w", err)
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", program, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s with a clock: %w: %s", source, err, out)
-	}
-	return nil
-}
-
-// writeOverlay writes the changed package time, and returns the file for -overlay.
-func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
+func BuildWithClock(ctx context.Context, program, source string) error {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", err
+		return fmt.Errorf("building with a clock: %w", err)
 	}
 	original := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time", "time.go")
 	content, err := os.ReadFile(original)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("building with a clock: %w", err)
 	}
 	before, after, found := strings.Cut(string(content), "func Now() Time {\n\t"+now)
 	if !found {
-		return "", fmt.Errorf("%s has no function Now that begins with %q", original, now)
+		return fmt.Errorf("%s has no function Now that begins with %q", original, now)
 	}
-	replaced, err := replacedAlready()
-	if err != nil {
-		return "", err
-	}
-	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "step.go")
-	replaced[original], replaced[filepath.Join(filepath.Dir(original), "step.go")] = changed, added
-	encoded, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, errors.Join(err,
-		os.WriteFile(changed, []byte(before+"func Now() Time {\n\t"+now+"\tsec += step()\n"+after), 0o600),
-		os.WriteFile(added, []byte(step), 0o600),
-		os.WriteFile(overlay, encoded, 0o600))
-}
-
-// replacedAlready returns the files that an overlay in GOFLAGS replaces, as that of a
-// mutant: go build ignores it beside another -overlay.
-func replacedAlready() (map[string]string, error) {
-	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {
-		file, isOverlay := strings.CutPrefix(flag, "-overlay=")
-		if !isOverlay {
-			continue
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		overlay := struct{ Replace map[string]string }{map[string]string{}}
-		err = json.Unmarshal(content, &overlay)
-		return overlay.Replace, err
-	}
-	return map[string]string{}, nil
+	return BuildChanged(ctx, program, source, map[string][]byte{
+		original: []byte(before + "func Now() Time {\n\t" + now + "\tsec += step()\n" + after),
+		filepath.Join(filepath.Dir(original), "step.go"): []byte(step),
+	})
 }

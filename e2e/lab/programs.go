@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -43,23 +44,28 @@ func Programs() (directory string, remove func(), err error) {
 // BuildPrograms builds them for an architecture into a directory, with more flags of go
 // build.
 func BuildPrograms(ctx context.Context, directory, architecture string, flags ...string) error {
+	return build(ctx, directory, []string{"GOARCH=" + architecture}, append(flags,
+		"github.com/containernetworking/plugins/plugins/main/bridge",
+		"github.com/containernetworking/plugins/plugins/ipam/host-local",
+		"github.com/containernetworking/cni/cnitool",
+		"./plugin/capture-cni", "./plugin/capture-cni-lookup"))
+}
+
+// Build builds programs of the project into a directory, as small as a release's: each check
+// of an agent reads those that it installs.
+func Build(ctx context.Context, directory string, sources ...string) error {
+	return build(ctx, directory, nil, append([]string{"-ldflags=-s -w"}, sources...))
+}
+
+func build(ctx context.Context, directory string, environment, arguments []string) error {
 	project, err := Project(ctx)
 	if err != nil {
 		return err
 	}
-	for _, target := range []string{
-		"github.com/containernetworking/plugins/plugins/main/bridge",
-		"github.com/containernetworking/plugins/plugins/ipam/host-local",
-		"github.com/containernetworking/cni/cnitool",
-		"github.com/capture-cni/capture-cni/plugin/capture-cni",
-		"github.com/capture-cni/capture-cni/plugin/capture-cni-lookup",
-	} {
-		args := append([]string{"build", "-trimpath", "-o", directory + "/"}, flags...)
-		build := exec.CommandContext(ctx, "go", append(args, target)...)
-		build.Dir, build.Env = project, append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture)
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %w: %s", target, err, out)
-		}
+	command := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", directory + "/"}, arguments...)...)
+	command.Dir, command.Env = project, slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, environment)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", arguments, err, out)
 	}
 	return nil
 }

@@ -3,13 +3,12 @@
 package protocol
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -64,8 +63,7 @@ func TestHour(t *testing.T) {
 // buildTelling builds a program whose functions each say their file on stderr.
 func buildTelling(t *testing.T, project, program string) (path string) {
 	t.Helper()
-	scratch := t.TempDir()
-	replaced := map[string]string{}
+	changed := map[string][]byte{}
 	for _, directory := range []string{"config", "plugin"} {
 		lab.Check(t, filepath.WalkDir(filepath.Join(project, directory), func(path string, entry os.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
@@ -79,33 +77,27 @@ func buildTelling(t *testing.T, project, program string) (path string) {
 			if err != nil {
 				return err
 			}
-			replaced[original] = filepath.Join(scratch, strings.ReplaceAll(name, "/", "_"))
-			return tell(path, name, replaced[original])
+			changed[original], err = tell(path, name)
+			return err
 		}))
 	}
-	content, err := json.Marshal(map[string]any{"Replace": replaced})
-	lab.Check(t, err)
-	overlay := filepath.Join(scratch, "overlay.json")
-	lab.Check(t, os.WriteFile(overlay, content, 0o600))
-	lab.Check(t, os.Symlink(filepath.Join(bin, "capture-cni-lookup"), filepath.Join(scratch, "capture-cni-lookup")))
+	scratch := t.TempDir()
 	path = filepath.Join(scratch, "plugin")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, "./"+program)
-	build.Dir = project
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	lab.Check(t, errors.Join(
+		lab.BuildChanged(t.Context(), path, "github.com/capture-cni/capture-cni/"+program, changed),
+		os.Symlink(filepath.Join(bin, "capture-cni-lookup"), filepath.Join(scratch, "capture-cni-lookup"))))
 	return path
 }
 
-// tell writes a file with a line at the beginning of each function.
-func tell(path, name, to string) error {
+// tell returns a file with a line at the beginning of each function.
+func tell(path, name string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), path, content, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	told := 0
 	for _, declared := range file.Decls {
@@ -116,5 +108,5 @@ func tell(path, name, to string) error {
 			told += len(line)
 		}
 	}
-	return os.WriteFile(to, content, 0o600)
+	return content, nil
 }

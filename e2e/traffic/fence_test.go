@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,11 +109,13 @@ func TestFence(t *testing.T) {
 				isDropped := func(p probe) bool { return p.want == dropped }
 				w.probeAll(t, slices.DeleteFunc(slices.Clone(s.probes), isDropped)...)
 				w.expectSilence(t, slices.DeleteFunc(slices.Clone(s.probes), func(p probe) bool { return !isDropped(p) }))
+				var pings sync.WaitGroup
 				for _, f := range bothFamilies {
-					w.ping(t, app, external, f, false)
-					w.ping(t, app, podIP, f, true)
-					w.ping(t, proxy, external, f, true)
+					pings.Go(func() { w.ping(t, app, external, f, false) })
+					pings.Go(func() { w.ping(t, app, podIP, f, true) })
+					pings.Go(func() { w.ping(t, proxy, external, f, true) })
 				}
+				pings.Wait()
 			})
 		}
 	})
@@ -177,22 +180,22 @@ func TestFenceExamples(t *testing.T) {
 // expectSilence expects no answer, within the time that one takes many times over.
 func (w world) expectSilence(t *testing.T, probes []probe) {
 	t.Helper()
-	var connections []lab.Connection
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
 	for _, p := range probes {
 		for _, to := range p.to {
-			if to != "" {
-				c := lab.Connection{Network: map[bool]string{false: "tcp", true: "udp"}[p.udp], Limit: time.Second}
-				c.To = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(p.port))
-				connections = append(connections, c)
+			if to == "" {
+				continue
 			}
-		}
-	}
-	replies, err := w.peer.AskAll(connections)
-	lab.Check(t, err)
-	for i, reply := range replies {
-		// A connect that a signal interrupts is tried again, and is then in progress already.
-		if !isTimeout(reply.Err) && !errors.Is(reply.Err, unix.EINPROGRESS) && !errors.Is(reply.Err, unix.EALREADY) {
-			t.Errorf("%s %s: answered by %s, %v", connections[i].Network, connections[i].To, reply.Answer.Server, reply.Err)
+			c := lab.Connection{Network: map[bool]string{false: "tcp", true: "udp"}[p.udp], Limit: time.Second}
+			c.To = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(p.port))
+			waiting.Go(func() {
+				replies, err := w.peer.AskAll([]lab.Connection{c})
+				// A connect that a signal interrupts is tried again, and is then in progress already.
+				if err != nil || !isTimeout(replies[0].Err) && !errors.Is(replies[0].Err, unix.EINPROGRESS) && !errors.Is(replies[0].Err, unix.EALREADY) {
+					t.Errorf("%s %s: answered by %+v, %v", c.Network, c.To, replies, err)
+				}
+			})
 		}
 	}
 }

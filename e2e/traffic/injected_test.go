@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,10 +109,7 @@ func environmentFrom(env []corev1.EnvVar) (environment []string) {
 // buildNode builds the node agent, for its command render.
 func buildNode(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "capture-cni-node")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../install/capture-cni-node").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
+	directory := t.TempDir()
+	lab.Check(t, lab.Build(t.Context(), directory, "./install/capture-cni-node"))
+	return filepath.Join(directory, "capture-cni-node")
 }

@@ -3,6 +3,7 @@
 package validate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -44,12 +45,7 @@ func inImage(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(image)
-	build := exec.Command("go", "build", "-o", image, "../../install/capture-cni-node")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the agent: %w\n%s", err, out)
-	}
-	if err := os.Chmod(image, 0o555); err != nil {
+	if err := errors.Join(lab.Build(context.Background(), image, "./install/capture-cni-node"), os.Chmod(image, 0o555)); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil

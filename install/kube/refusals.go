@@ -75,8 +75,8 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Fault returns an error if the API server refuses requests, and sets the metric. After a refusal, the
-// next request uses the token that the token's file then contains.
+// Fault returns an error if the API server refuses requests, and sets the metric. After a refusal,
+// client-go reads the token's file again within a minute.
 func (r *Refusals) Fault() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
