@@ -18,6 +18,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // flags
 	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
 	github.com/xeipuuv/gojsonschema v1.2.0 // the test of a release's list of modules
+	go.yaml.in/yaml/v2 v2.4.4 // the size of a manifest's aliases
 	golang.org/x/sync v0.24.0 // ending tasks together
 	golang.org/x/sys v0.49.0 // kernel constants and calls
 	golang.org/x/term v0.47.0 // detecting a terminal
@@ -31,7 +32,8 @@ require (
 	k8s.io/cri-api v0.37.2 // CRI messages
 	k8s.io/klog/v2 v2.140.0 // the client's log
 	k8s.io/streaming v0.37.2 // falling back to SPDY in `exec`
-	sigs.k8s.io/yaml v1.6.0 // kubeconfigs
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // manifests, as the API server reads JSON
+	sigs.k8s.io/yaml v1.6.0 // kubeconfigs, manifests
 )
 
 require (
@@ -66,7 +68,6 @@ require (
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
-	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -75,7 +76,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
-	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/knftables v0.0.22 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect

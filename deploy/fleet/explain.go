@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Explanation says how a pod is captured, and why.
@@ -106,7 +108,7 @@ func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 		return report.HostNetwork, "it has the network of its node (hostNetwork), which is never captured"
 	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
 		return report.InjectFalse, label + " is false: it was not injected"
-	case inMesh(pod, config.Meshes()):
+	case slices.ContainsFunc(config.Meshes(), func(mesh config.MeshName) bool { return capture.MarkedBy(mesh, pod.Annotations) }):
 		return report.MeshOff, "netconf.meshes does not name its mesh"
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
 		return report.AmbientPod, "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does"

@@ -16,7 +16,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for _, name := range []string{"status", "list", "explain", "trace", "precheck", "test", "report", "version"} {
+	for _, name := range []string{"status", "list", "check", "explain", "trace", "precheck", "test", "report", "version"} {
 		out, _, status := c.run(t, name, "--help")
 		if status != 0 || strings.Contains(out, "--as-group") || !strings.Contains(out, `Use "kubectl capture-cni --help" for the flags of all commands.`) {
 			t.Errorf("%s: status %d\n%s", name, status, out)

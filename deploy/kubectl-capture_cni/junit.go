@@ -42,6 +42,10 @@ type junitReason struct {
 	Next    string      `xml:",chardata"`
 }
 
+func reasonOf(f report.Finding) *junitReason {
+	return &junitReason{f.Code.Mark(f.Reason), f.Code, report.WithURLs(f.Next)}
+}
+
 // writeJUnit writes a test case for each check. If a mode has a single result for all checks, it has
 // one test case.
 func writeJUnit(out io.Writer, r *capturetest.Report) {
@@ -54,7 +58,7 @@ func writeJUnit(out io.Writer, r *capturetest.Report) {
 			Class: fmt.Sprintf("%s.%s to %s", result.Mode, result.Client, result.Server),
 			Name:  cmp.Or(strings.TrimSpace(result.Family+" "+result.Check), "all"),
 		}
-		reason := &junitReason{result.Finding.Code.Mark(result.Finding.Reason), result.Finding.Code, report.WithURLs(result.Finding.Next)}
+		reason := reasonOf(result.Finding)
 		switch result.Verdict() {
 		case capturetest.Failed:
 			one.Failure = reason
@@ -63,6 +67,10 @@ func writeJUnit(out io.Writer, r *capturetest.Report) {
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
-	document, _ := xml.MarshalIndent(suite, "", "  ") // fails for no value of these types
+	suite.write(out)
+}
+
+func (s junitSuite) write(out io.Writer) {
+	document, _ := xml.MarshalIndent(s, "", "  ") // fails for no value of these types
 	fmt.Fprintf(out, "%s%s\n", xml.Header, document)
 }

@@ -104,9 +104,9 @@ for explain, trace and report; ClusterRole capture-cni-operator-test
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; empty: as kubectl chooses it")
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
-	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test, junit; empty: a table")
+	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test and check, junit; empty: a table")
 	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o),
-		precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
+		checkCommand(o), precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
 	o.complete(command)
 	const inherited = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	command.SetUsageTemplate(strings.Replace(command.UsageTemplate(), inherited,
@@ -119,10 +119,10 @@ func (o *options) check(command string) error {
 		return errors.New("--agent-namespace is empty: expected the namespace of the agents")
 	}
 	switch {
-	case slices.Contains([]string{"", "wide", "json", "yaml"}, o.output), o.output == junit && command == "test":
+	case slices.Contains([]string{"", "wide", "json", "yaml"}, o.output), o.output == junit && (command == "test" || command == "check"):
 		return nil
 	}
-	return fmt.Errorf("--output is %q: expected wide, json, yaml or, of test, junit", o.output)
+	return fmt.Errorf("--output is %q: expected wide, json, yaml or, of test and check, junit", o.output)
 }
 
 // run returns a command's function, which creates a client of the cluster and calls do.

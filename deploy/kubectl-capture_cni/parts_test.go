@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,15 +33,15 @@ func TestCommands(t *testing.T) {
 	}
 	flags := map[string]string{
 		"list": "all-namespaces exempt istio-init outdated uncaptured", "status": "timeout wait", "report": "file nodes",
-		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "precheck": "", "version": "",
+		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "precheck": "", "version": "", "check": "netconf",
 	}
 	for _, command := range whole.Commands() {
-		name, named := command.Name(), command.Name() == "explain" || command.Name() == "trace"
+		name, named := command.Name(), slices.Contains([]string{"check", "explain", "trace"}, command.Name())
 		want, known := flags[name]
 		if !known {
 			t.Errorf("a command %s", name)
 		}
-		if command.Short == "" || command.Long == "" && name != "version" || command.Example == "" && (name == "test" || name == "trace") {
+		if command.Short == "" || command.Long == "" && name != "version" || command.Example == "" && slices.Contains([]string{"check", "test", "trace"}, name) {
 			t.Errorf("%s has no help", name)
 		}
 		if none, one := command.Args(command, nil), command.Args(command, []string{"a"}); (none != nil) != named || (one == nil) != named {

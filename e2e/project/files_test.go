@@ -16,7 +16,7 @@ import (
 var directReads = map[string]string{
 	"install/capture-cni-node/lease.go":          "the kubelet's token of this pod",
 	"install/capture-cni-node/memory.go":         "cgroup files",
-	"install/capture-cni-node/manifest.go":       "the manifest that was named, /dev/stdin, too",
+	"install/manifest/manifest.go":               "the manifest that was named, /dev/stdin, too",
 	"install/capture-cni-node/report_process.go": "/proc/modules",
 	"install/host/denial.go":                     "/proc/self/attr/current",
 	"install/node/preflight.go":                  "/sys/fs/selinux/enforce",

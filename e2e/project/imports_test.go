@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"install/backend":                     {"config", "install/host", "install/report", "plugin/capture", "plugin/nfnetlink", "plugin/podnet"},
 	"install/metrics":                     {},
 	"install/trace":                       {"plugin/capture"},
+	"install/manifest":                    {},
 	"install/kernel":                      {"config", "install/trace", "plugin/capture", "plugin/dump", "plugin/iptables", "plugin/netfilter", "plugin/nfnetlink", "plugin/nftables", "plugin/nlsocket", "plugin/podnet", "plugin/xtables"},
 	"install/report":                      {"config", "install/trace", "plugin/capture", "plugin/record"},
 	"install/conflist":                    {"config", "install/backend", "install/host", "install/report"},
@@ -56,15 +57,15 @@ var allowed = map[string][]string{
 	"install/guard":                       {"config", "install/cri", "install/host", "install/kernel", "install/metrics", "install/report", "install/telemetry", "install/trace", "plugin/capture", "plugin/lookup", "plugin/nfnetlink", "plugin/podnet", "plugin/record"},
 	"install/node":                        {"config", "install/backend", "install/conflist", "install/credentials", "install/cri", "install/host", "install/kube", "install/metrics", "install/report", "install/telemetry", "plugin/capture", "plugin/lookup", "plugin/record"},
 	"install/validate":                    {"install/report", "plugin/capture"},
-	"install/capture-cni-node":            {"config", "install/backend", "install/conflist", "install/credentials", "install/cri", "install/guard", "install/host", "install/kube", "install/metrics", "install/node", "install/pods", "install/report", "install/telemetry", "install/trace", "install/validate", "plugin/capture", "plugin/iptables", "plugin/lookup", "plugin/podfields", "plugin/podnet", "plugin/record"},
+	"install/capture-cni-node":            {"config", "install/backend", "install/conflist", "install/credentials", "install/cri", "install/guard", "install/host", "install/kube", "install/manifest", "install/metrics", "install/node", "install/pods", "install/report", "install/telemetry", "install/trace", "install/validate", "plugin/capture", "plugin/iptables", "plugin/lookup", "plugin/podfields", "plugin/podnet", "plugin/record"},
 	"deploy":                              {}, // tests alone
 	"deploy/build":                        {},
 	"deploy/image":                        {"config", "deploy/build"},
 	"deploy/release":                      {"deploy/build"},
-	"deploy/fleet":                        {"config", "install/report", "plugin/capture", "plugin/podfields", "plugin/record"},
+	"deploy/fleet":                        {"config", "install/manifest", "install/report", "plugin/capture", "plugin/podfields", "plugin/record"},
 	"deploy/precheck":                     {"deploy/fleet", "install/report"},
 	"deploy/capturetest":                  {"config", "deploy/fleet", "install/report"},
-	"deploy/kubectl-capture_cni":          {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck", "install/report"},
+	"deploy/kubectl-capture_cni":          {"config", "deploy/capturetest", "deploy/fleet", "deploy/precheck", "install/manifest", "install/report"},
 }
 
 // impure must not be imported by pure packages, even indirectly.

@@ -44,13 +44,13 @@ path through the rules, and what that assumes:
 			var text string
 			var pod *corev1.Pod
 			if manifest != "" {
-				if pod, err = readPod(manifest, command.ErrOrStderr()); err != nil {
+				if pod, err = readPod(manifest, command.InOrStdin(), command.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
 			switch {
 			case manifest == "" && traced:
-				return errors.New("--to needs --pod, a file with an injected pod's manifest")
+				return errors.New("--to needs --pod, a file with an injected pod")
 			case manifest == "" && o.BackendFault() != nil:
 				return o.BackendFault()
 			case manifest == "":
@@ -68,7 +68,7 @@ path through the rules, and what that assumes:
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&manifest, "pod", "", "file with an injected pod's manifest; empty: print the entry")
+	flags.StringVar(&manifest, "pod", "", "file with one injected pod or template, - for stdin; empty: print the entry")
 	flags.StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
 	packet.declare(flags, "lo to an address of the pod, otherwise eth0")
 	return command
