@@ -18,6 +18,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // flags
 	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
 	github.com/xeipuuv/gojsonschema v1.2.0 // the test of a release's list of modules
+	go.opentelemetry.io/otel/trace v1.47.0 // a runtime's trace in a test
 	go.yaml.in/yaml/v2 v2.4.4 // the size of a manifest's aliases
 	golang.org/x/sync v0.24.0 // ending tasks together
 	golang.org/x/sys v0.49.0 // kernel constants and calls
@@ -67,7 +68,6 @@ require (
 	github.com/xeipuuv/gojsonreference v0.0.0-20180127040603-bd5ef7bd5415 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
-	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -159,6 +162,30 @@ func TestRecordHasUID(t *testing.T) {
 	call{netns: sandbox(t).Path(), args: "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", stdin: n.conf(reportTo(socket))}.run(t).succeeds(t)
 	if got := receive(t, conn); got.Pod.UID != uid || len(got.Stages) != len(report.Stages()) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestTrace expects the trace of libcni's caller in the record and on stderr, and none of a malformed
+// value, which changes nothing else.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	conn, socket := listen(t)
+	id := trace.TraceID{1, 2, 15: 255}
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: trace.SpanID{7: 1}})
+	for _, env := range []string{"", "TRACEPARENT=00-" + strings.Repeat("x", 1<<10)} {
+		plugin, ctx, want := call{netns: sandbox(t).Path(), stdin: n.conf(reportTo(socket)), env: []string{env}}.prepare(), t.Context(), ""
+		if env == "" {
+			ctx, want = trace.ContextWithSpanContext(ctx, parent), id.String()
+		}
+		stdin, err := io.ReadAll(plugin.Stdin)
+		lab.Check(t, err)
+		var stderr strings.Builder
+		_, err = (&invoke.RawExec{Stderr: &stderr}).ExecPlugin(ctx, plugin.Path, stdin, plugin.Env)
+		lab.Check(t, err)
+		if got := receive(t, conn); got.Trace != want || got.Verdict != record.Captured || strings.Contains(stderr.String(), " trace="+id.String()) != (want != "") {
+			t.Errorf("%q: got %+v, %s", env, got, stderr.String())
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func TestText(t *testing.T) {
 		Kernel:        &Kernel{Backend: "nftables", Stamp: "stamp 1", Expected: "stamp 2", Foreign: "nat/X", Refused: 3},
 		KernelUnknown: "too much",
 		Add: &record.Record{
-			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Verdict: record.Failed, Reason: capture.ReasonAnnotations, Backend: "nftables",
+			Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Sandbox: "0ld", Trace: "4bf9", Verdict: record.Failed, Reason: capture.ReasonAnnotations, Backend: "nftables",
 			Message: "a\nb", Stages: map[record.Stage]float64{record.Committing: .0123, record.Deciding: .001, record.LookingUp: .002}, Warnings: []string{"w"}, Notes: []string{"n"},
 		},
 		AddOfEarlier: true, AddUnknown: "unreadable",
@@ -56,6 +56,7 @@ expected     stamp 2
 kernel       not known: too much
 last ADD     2026-01-02T03:04:05Z: failed (annotations) by nftables: a
              b; for an earlier sandbox of the pod, 0ld
+last ADD     trace 4bf9
 last ADD     decide took 1.0 ms
 last ADD     lookup took 2.0 ms
 last ADD     apply took 12.3 ms

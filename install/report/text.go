@@ -106,6 +106,9 @@ func (p Explanation) writeAdd(f *facts) {
 		line += "; for an earlier sandbox of the pod, " + p.Add.Sandbox
 	}
 	f.add("last ADD", "%s", line)
+	if p.Add.Trace != "" {
+		f.add("last ADD", "trace %s", p.Add.Trace)
+	}
 	for _, stage := range Stages() {
 		if seconds, ok := p.Add.Stages[stage]; ok {
 			f.add("last ADD", "%s took %.1f ms", stage, 1000*seconds)

@@ -64,6 +64,8 @@ func fault(r record.Record) error {
 	switch {
 	case wrong != nil:
 		return wrong
+	case r.Trace != "" && !record.IsTrace(r.Trace):
+		return fmt.Errorf("trace %q: expected 32 hexadecimal digits", record.Cut(r.Trace, record.MaxFault/4))
 	case len(r.Stamp) > maxStamp:
 		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > record.MaxMessage+len(record.Ellipsis):

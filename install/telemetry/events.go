@@ -50,6 +50,7 @@ type notice struct {
 	subject subject
 	code    report.Code
 	message string
+	trace   string // "" for none
 	at      time.Time
 }
 
@@ -95,13 +96,13 @@ func (e *Events) Post(r record.Record) {
 		return
 	}
 	if reason, code := eventOf(r); reason != "" {
-		e.enqueue(notice{subject{r.Pod, reason}, code, r.Message, r.Time})
+		e.enqueue(notice{subject{r.Pod, reason}, code, r.Message, r.Trace, r.Time})
 	}
 	if len(r.Warnings) > 0 {
-		e.enqueue(notice{subject{r.Pod, eventWarning}, report.AddWarned, strings.Join(r.Warnings, "\n"), r.Time})
+		e.enqueue(notice{subject{r.Pod, eventWarning}, report.AddWarned, strings.Join(r.Warnings, "\n"), r.Trace, r.Time})
 	}
 	if len(r.Notes) > 0 {
-		e.enqueue(notice{subject{r.Pod, eventNote}, report.IPv6Uncaptured, strings.Join(r.Notes, "\n"), r.Time})
+		e.enqueue(notice{subject{r.Pod, eventNote}, report.IPv6Uncaptured, strings.Join(r.Notes, "\n"), r.Trace, r.Time})
 	}
 }
 
@@ -141,8 +142,11 @@ func (e *Events) enqueue(n notice) {
 		e.events[n.subject] = event
 	}
 	event.Count++
-	most := maxMessage - len(record.Ellipsis+n.code.Mark(""))
-	event.LastTimestamp, event.Message = metav1.NewTime(n.at), n.code.Mark(record.Cut(n.message, most))
+	end := n.code.Mark("")
+	if n.trace != "" {
+		end = n.code.Mark(" (trace " + n.trace + ")")
+	}
+	event.LastTimestamp, event.Message = metav1.NewTime(n.at), record.Cut(n.message, maxMessage-len(record.Ellipsis+end))+end
 	if !event.queued {
 		event.queued = true
 		e.queue <- n.subject

@@ -126,10 +126,14 @@ func TestEvents(t *testing.T) {
 	r := failed
 	for i := range 3 {
 		r.Time = at.Add(time.Duration(i) * time.Second)
-		r.Message = "attempt " + string(rune('1'+i))
+		r.Message = "attempt " + string(rune('1'+i)) + strings.Repeat("!", i%2*maxMessage)
+		r.Trace = "4bf92f3577b34da6a3ce929d0e0e473" + string(rune('1'+i))
 		e.Post(r)
 		if errs := flush(t, e); len(errs) > 0 {
 			t.Fatal(errs)
+		}
+		if event := s.all()[0]; len(event.Message) > maxMessage || !strings.HasSuffix(event.Message, " (trace "+r.Trace+") [add-annotations]") {
+			t.Errorf("got %q", event.Message)
 		}
 	}
 	e.Post(passed)
@@ -152,7 +156,7 @@ func TestEvents(t *testing.T) {
 		}
 		switch event.Reason {
 		case eventFailed:
-			if event.Count != 3 || event.Message != "attempt 3 [add-annotations]" || pod.Name != "bad" || pod.UID != "9d53" || !event.LastTimestamp.After(event.FirstTimestamp.Time) {
+			if event.Count != 3 || event.Message != "attempt 3 (trace 4bf92f3577b34da6a3ce929d0e0e4733) [add-annotations]" || pod.Name != "bad" || pod.UID != "9d53" || !event.LastTimestamp.After(event.FirstTimestamp.Time) {
 				t.Errorf("got %+v", event)
 			}
 		case eventWarning:

@@ -30,6 +30,8 @@ func TestReadLimits(t *testing.T) {
 		"pod.uid":                  func(r *record.Record) { r.Pod.UID = "../../etc/passwd" },
 		"pod.uid ":                 func(r *record.Record) { r.Pod.UID = strings.Repeat("x", record.MaxUID+1) },
 		"sandbox":                  func(r *record.Record) { r.Sandbox = long },
+		"trace":                    func(r *record.Record) { r.Trace = strings.Repeat("0", 32) },
+		"trace ":                   func(r *record.Record) { r.Trace = long },
 		"backend":                  func(r *record.Record) { r.Backend = long },
 		"message of 8192 bytes":    func(r *record.Record) { r.Message = long },
 		"warning of 8192 bytes":    func(r *record.Record) { r.Warnings = []string{"a", long} },

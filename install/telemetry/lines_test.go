@@ -34,6 +34,7 @@ func TestLines(t *testing.T) {
 		want string // with which the line goes on, after its time
 	}{
 		"captured":       {record.Record{Verdict: record.Captured, Backend: "nftables"}, `level=INFO msg=captured` + of + ` backend=nftables` + "\n"},
+		"with a trace":   {record.Record{Verdict: record.Captured, Trace: "4bf9"}, `level=INFO msg=captured` + of + ` trace=4bf9 backend=""` + "\n"},
 		"with a note":    {record.Record{Verdict: record.Captured, Notes: []string{"a"}}, `level=INFO msg=captured` + of + ` notes=[a] backend=""` + "\n"},
 		"with a warning": {record.Record{Verdict: record.Captured, Warnings: []string{"a"}}, `level=INFO msg=captured` + of + ` warnings=[a] backend=""` + "\n"},
 		"failed": {

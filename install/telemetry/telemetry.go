@@ -180,6 +180,9 @@ func (l *Listener) paced(level slog.Level) *slog.Logger {
 // line logs a line about a pod's record.
 func (l *Listener) line(r record.Record, level slog.Level, message string, args ...any) {
 	log := l.paced(level).With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
+	if r.Trace != "" {
+		log = log.With("trace", r.Trace)
+	}
 	if len(r.Warnings) > 0 {
 		log = log.With("warnings", r.Warnings)
 	}

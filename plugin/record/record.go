@@ -24,7 +24,8 @@ type Record struct {
 	Version  int               `json:"version"`
 	Time     time.Time         `json:"time"` // the beginning of the ADD or examination
 	Pod      capture.PodRef    `json:"pod"`
-	Sandbox  string            `json:"sandbox"` // the sandbox's id
+	Sandbox  string            `json:"sandbox"`         // the sandbox's id
+	Trace    string            `json:"trace,omitempty"` // id of the runtime's trace, if the runtime passed one
 	Verdict  Verdict           `json:"verdict"`
 	Reason   capture.Reason    `json:"reason,omitempty"`
 	Backend  string            `json:"backend,omitempty"`

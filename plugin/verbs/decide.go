@@ -49,6 +49,9 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 		return r, err
 	}
 	r.log = log.With("pod", r.pod.String())
+	if r.recorder.Trace != "" {
+		r.log = r.log.With("trace", r.recorder.Trace)
+	}
 	r.recorder.Pod = r.pod
 	return r, nil
 }

@@ -20,7 +20,7 @@ type recorder struct {
 
 func newRecorder(sandbox string) *recorder {
 	now := time.Now()
-	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox}, now}
+	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox, Trace: record.TraceOf(os.Getenv("TRACEPARENT"))}, now}
 }
 
 // lap adds the time since the previous call of lap to a stage.
