@@ -19,7 +19,7 @@ import (
 // profiles are the values that change permissions.
 var profiles = []string{
 	"token.onNode=false", "netconf.agentSocket=", "events.enabled=false", "lease.enabled=false", "testRole.enabled=true", "guard.enabled=false", "guard.policy=evict",
-	"platform=openshift", "taint.remove=true", "state=absent",
+	"platform=openshift", "taint.remove=true", "condition.enabled=true", "state=absent",
 }
 
 // operatorRoles is the prefix of the roles for people, which the chart does not bind.

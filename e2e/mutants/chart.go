@@ -91,7 +91,7 @@ var chartMutants = []mutant{
 	{
 		name: "canary-has-no-pod-to-ask-for",
 		file: "deploy/chart/templates/_daemonset.tpl",
-		from: "{{- $canary := and (or .Values.taint.remove (not .Values.token.onNode)) (not $absent) -}}",
+		from: "{{- $canary := and (or .Values.taint.remove .Values.condition.enabled (not .Values.token.onNode)) (not $absent) -}}",
 		to:   "{{- $canary := and .Values.taint.remove (not $absent) -}}",
 		by:   by(unit, "deploy", "TestCanaryWithoutTokens"),
 	},

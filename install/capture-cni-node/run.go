@@ -47,6 +47,8 @@ the node is clean. The end of the process changes nothing on the node.`,
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "",
 		"key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
+	flags.BoolVar(&a.condition, "condition", false,
+		"write the condition CaptureReady of the Node; needs --node-name and the permission to patch the status of Nodes")
 	flags.BoolVar(&a.postsEvents, "events", true,
 		"post Events on pods with errors or warnings; needs the permission to create and patch Events")
 	flags.BoolVar(&a.evicts, "evict", false,
@@ -61,7 +63,7 @@ the node is clean. The end of the process changes nothing on the node.`,
 type agent struct {
 	*options
 	address, state, untaint        string // flags of run
-	force                          bool
+	force, condition               bool
 	publishes, postsEvents, evicts bool
 
 	registry *prometheus.Registry
@@ -98,7 +100,11 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tasks := append(a.publish(), server)
+	conditions, err := a.writeCondition(absent)
+	if err != nil {
+		return err
+	}
+	tasks := slices.Concat(a.publish(), []task{server}, after(a.keeper.Claimed(), conditions))
 	if absent {
 		serving, stop := context.WithCancel(ctx)
 		defer stop()
@@ -154,19 +160,44 @@ func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err 
 // removeTaint returns the task that removes the taint once the node captures pods. The task calls the
 // plugin for the agent's own pod, which is outside the mesh.
 func (a *agent) removeTaint() ([]task, error) {
-	pod, node := a.Credentials.Pod, a.Credentials.Node
 	if a.untaint == "" {
 		return nil, nil
 	}
-	if node == "" || pod.Namespace == "" || pod.Name == "" {
-		return nil, errors.New("--untaint needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")
-	}
-	api, _, err := a.api()
+	api, err := a.nodeAPI("--untaint")
 	if err != nil {
 		return nil, err
 	}
-	ready := func(ctx context.Context) error { return a.keeper.Accepts(ctx, pod) }
-	return []task{untilEnd(kube.NewTaintRemover(api, node, a.untaint, ready, a.keeper.SetTainted, a.log).Run)}, nil
+	return []task{untilEnd(kube.NewTaintRemover(api, a.Credentials.Node, a.untaint, a.accepts, a.keeper.SetTainted, a.log).Run)}, nil
+}
+
+// accepts returns why pods should not start yet.
+func (a *agent) accepts(ctx context.Context) error { return a.keeper.Accepts(ctx, a.Credentials.Pod) }
+
+// nodeAPI returns the client for a flag that needs the agent's own Node and pod.
+func (a *agent) nodeAPI(flag string) (*kube.Client, error) {
+	pod := a.Credentials.Pod
+	if a.Credentials.Node == "" || pod.Namespace == "" || pod.Name == "" {
+		return nil, fmt.Errorf("%s needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID", flag)
+	}
+	api, _, err := a.api()
+	return api, err
+}
+
+// writeCondition returns the task that writes the Node's condition.
+func (a *agent) writeCondition(absent bool) ([]task, error) {
+	if !a.condition {
+		return nil, nil
+	}
+	api, err := a.nodeAPI("--condition")
+	if err != nil {
+		return nil, err
+	}
+	begins, holds := a.accepts, a.keeper.Ready
+	if absent {
+		begins = func(context.Context) error { return errors.New("--state is absent, so the agent removes the plugin") }
+		holds = begins
+	}
+	return []task{untilEnd(kube.NewConditionWriter(api, a.Credentials.Node, begins, holds, a.log).Run)}, nil
 }
 
 // probes serves the kubelet's probes and the metrics.

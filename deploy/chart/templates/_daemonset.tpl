@@ -5,8 +5,8 @@
 {{- $node := include "capture-cni.node" . | fromJson -}}
 {{- $absent := eq .Values.state "absent" -}}
 {{- $untaint := and .Values.taint.remove (not $absent) -}}
-{{- /* The agent calls the plugin for its own pod before it removes a taint or the plugin's credentials. */ -}}
-{{- $canary := and (or .Values.taint.remove (not .Values.token.onNode)) (not $absent) -}}
+{{- /* The agent calls the plugin for its own pod before it removes a taint or the plugin's credentials, or writes a condition that is true. */ -}}
+{{- $canary := and (or .Values.taint.remove .Values.condition.enabled (not .Values.token.onNode)) (not $absent) -}}
 {{- $name := .pool.name | empty | ternary "capture-cni-node" (printf "capture-cni-node-%s" .pool.name) -}}
 apiVersion: apps/v1
 kind: DaemonSet
@@ -91,6 +91,9 @@ spec:
             {{- end }}
             {{- if $untaint }}
             - --untaint={{ .Values.taint.key }}
+            {{- end }}
+            {{- if .Values.condition.enabled }}
+            - --condition
             {{- end }}
             - --events={{ .Values.events.enabled }}
             - --lease={{ .Values.lease.enabled }}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// captureReady is the type of the condition.
+const captureReady corev1.NodeConditionType = "CaptureReady"
+
+// ConditionWriter writes the condition CaptureReady of one node.
+type ConditionWriter struct {
+	api           *Client
+	node          string
+	begins, holds func(context.Context) error
+	log           *slog.Logger
+
+	written corev1.NodeCondition // as the API server has it; no type while that is not known
+	failing time.Time            // since when; zero while the node is ready
+	fault   string               // the last one that was logged
+}
+
+// NewConditionWriter returns a ConditionWriter. The condition becomes true once begins returns nil,
+// and stays true while holds does.
+func NewConditionWriter(api *Client, node string, begins, holds func(context.Context) error, log *slog.Logger) *ConditionWriter {
+	return &ConditionWriter{api: api, node: node, begins: begins, holds: holds, log: log}
+}
+
+// Run writes the condition until ctx ends. The condition then stays as it is.
+func (w *ConditionWriter) Run(ctx context.Context) {
+	for wait := firstPause; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		switch err := w.check(ctx, time.Now()); {
+		case err != nil:
+			wait = min(max(2*wait, interval), maxPause)
+			if err.Error() != w.fault {
+				w.fault = err.Error()
+				w.log.Warn("writing the node's condition failed; retrying", "error", err)
+			}
+		case w.written.Status == corev1.ConditionTrue:
+			wait, w.fault = interval, ""
+		default:
+			wait, w.fault = maxTaintPause, ""
+		}
+	}
+}
+
+// check writes the condition if it has changed, or its heartbeat is due.
+func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
+	if w.written.Type == "" {
+		// An empty patch reads the Node without the permission to get Nodes, which RBAC can't limit to this one.
+		node, err := w.patch(ctx, map[string]any{})
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == captureReady }); i >= 0 {
+			w.written = node.Status.Conditions[i]
+		}
+		w.written.Type = captureReady
+	}
+	next := corev1.NodeCondition{
+		Type: captureReady, Status: corev1.ConditionTrue, Reason: "EntryLoaded", Message: "the pods of the mesh that start now are captured",
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: w.written.LastTransitionTime,
+	}
+	ready := w.begins
+	if w.written.Status == corev1.ConditionTrue {
+		ready = w.holds
+	}
+	switch err := ready(ctx); {
+	case ctx.Err() != nil:
+		return nil
+	case err == nil:
+		w.failing = time.Time{}
+	case w.failing.IsZero():
+		w.failing = now
+		return nil
+	case now.Sub(w.failing) < grace: // a new agent, or a repair
+		return nil
+	default:
+		next.Status, next.Reason, next.Message = corev1.ConditionFalse, "NotReady", cut(err.Error())
+	}
+	if next.Status != w.written.Status {
+		next.LastTransitionTime = next.LastHeartbeatTime
+	} else if next.Message == w.written.Message && now.Sub(w.written.LastHeartbeatTime.Time).Abs() < heartbeat {
+		return nil
+	}
+	_, err := w.patch(ctx, map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{next}}})
+	if err == nil {
+		w.written = next
+	}
+	return err
+}
+
+// maxCondition limits the message of the condition.
+const maxCondition = 1 << 10
+
+func cut(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxCondition)], "")
+}
+
+// patch changes the Node's status, in which it merges conditions by their types.
+func (w *ConditionWriter) patch(ctx context.Context, change map[string]any) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	document, err := json.Marshal(change)
+	if err == nil {
+		request := w.api.rest.Patch(types.StrategicMergePatchType).Resource("nodes").SubResource("status").Name(w.node)
+		err = do(ctx, request.Body(document)).Into(node)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("patching the status of node %s: %w", w.node, err)
+	}
+	return node, nil
+}
