@@ -32,6 +32,8 @@ func (o *options) complete(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		switch command.Name() {
+		case "check":
+			command.ValidArgsFunction = nil // files
 		case "explain", "trace":
 			command.ValidArgsFunction = pods
 		case "test", "report":

@@ -81,7 +81,7 @@ func TestServiceDestination(t *testing.T) {
 	}
 }
 
-// TestCompletion suggests namespaces, pods and nodes of the cluster, and no files.
+// TestCompletion suggests namespaces, pods and nodes of the cluster, and files only for check.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -96,6 +96,7 @@ func TestCompletion(t *testing.T) {
 		"report --nodes |":       "node-1\n:4\n",
 		"explain web -n |":       "shop\n:4\n",
 		"status |":               ":4\n",
+		"check |":                ":0\n",
 		"ver|":                   "version\tShow the versions of this plugin and of the agents\n:4\n",
 	} {
 		words := strings.Fields(strings.TrimSuffix(args, "|"))

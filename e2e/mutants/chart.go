@@ -110,6 +110,20 @@ var chartMutants = []mutant{
 		by:   by(unit, "deploy", "TestPermissions"),
 	},
 	{
+		name: "kubelet-is-refused-its-nodes-status",
+		file: "deploy/chart/templates/condition.yaml",
+		from: "  matchConditions:\n  {{- include \"capture-cni.byAnAgent\" . | nindent 2 }}\n",
+		to:   "",
+		by:   by(root, "e2e/cluster/apiserver", "TestCondition"),
+	},
+	{
+		name: "agent-writes-the-kubelets-conditions",
+		file: "deploy/chart/templates/condition.yaml",
+		from: "variables.objectOthers == variables.oldObjectOthers",
+		to:   "size(variables.objectOthers) >= 0",
+		by:   by(root, "e2e/cluster/apiserver", "TestCondition"),
+	},
+	{
 		name: "tainted-node-gets-no-agent",
 		file: "deploy/chart/values.yaml",
 		from: "  - operator: Exists\n",

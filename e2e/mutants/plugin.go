@@ -27,6 +27,13 @@ var pluginMutants = []mutant{
 		by:   by(root, "e2e/protocol", "TestCheckNamesTheDifference"),
 	},
 	{
+		name: "trace-of-the-runtime-is-lost",
+		file: "plugin/verbs/recorder.go",
+		from: `os.Getenv("TRACEPARENT")`,
+		to:   `os.Getenv("traceparent")`,
+		by:   by(root, "e2e/protocol", "TestTrace"),
+	},
+	{
 		name: "add-succeeds-without-rules",
 		file: "plugin/verbs/verbs.go",
 		from: "err := p.netns.Apply(ctx, rules, p.backend)",

@@ -37,7 +37,7 @@ func documents(content []byte) (objects []map[string]any, err error) {
 		}
 		for _, text := range texts {
 			var value any
-			duplicates, err := kubejson.UnmarshalStrict(text, &value, kubejson.DisallowDuplicateFields)
+			duplicates, err := kubejson.UnmarshalStrict(text, &value)
 			if err := errors.Join(append(duplicates, err)...); err != nil {
 				return nil, err
 			}
