@@ -186,6 +186,7 @@ var noAlert = map[string]string{
 	"capture_cni_build_info":                            "information",
 	"capture_cni_netconf_info":                          "information",
 	"capture_cni_exempt_pods":                           "information: the workload's own choice",
+	"capture_cni_pod_updates_total":                     "a failed update keeps rules that capture; the Event CaptureNote and status name the pod",
 }
 
 // TestEveryFaultAlerts wants each metric read by an alert, or a reason why none reads it.

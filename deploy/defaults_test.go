@@ -25,6 +25,7 @@ var defaultClaims = map[string][]string{
 	},
 	"With `{Deny}`, the default":           {`value admission.validationActions=["Deny"]`},
 	"`inPlace`, the default":               {`value guard.policy="inPlace"`},
+	"`never`, the default":                 {`value guard.update="never"`},
 	"The default mode is `auto`":           {"variable CAPTURE_CNI_MODE=auto"},
 	"`multus`, the default":                {"variable CAPTURE_CNI_MODE=multus platform=openshift"},
 	"which is empty by default":            {"row | `excludeNamespaces` | list of namespaces | `[]` |"},

@@ -22,6 +22,8 @@ type Fleet struct {
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // number of exempt pods by cause
 	Notes  []string                       `json:"notes,omitempty"`
 
+	Updates map[string]int `json:"updates,omitempty"` // pods that each value of guard.update would update
+
 	Unknown []string `json:"unknown,omitempty"` // facts that could not be read, with the reasons
 }
 

@@ -178,7 +178,7 @@ func TestPods(t *testing.T) {
 			{Namespace: "shop", Name: "excluded", State: "exempt", Cause: "namespace_excluded"},
 			{Namespace: "shop", Name: "unseen", State: "uncaptured"},
 		},
-		Omitted: 4, Repaired: 3,
+		Omitted: 4, Repaired: 3, Updates: map[string]int{"rules": 1},
 	})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {
@@ -209,6 +209,9 @@ func TestPods(t *testing.T) {
 	}
 	if exempt := map[capture.ExemptionCause]int{"namespace_excluded": 1, "init_container": 1, "no_proxy": 1}; !cmp.Equal(exempt, f.Exempt) {
 		t.Errorf("exempt: %v", f.Exempt)
+	}
+	if f.Updates["rules"] != 1 {
+		t.Errorf("updates: %v", f.Updates)
 	}
 	if !strings.HasPrefix(f.Notes[len(f.Notes)-1], "why pods do not start is not known: ") { // the API server has no Events
 		t.Errorf("notes: %q", f.Notes)

@@ -24,7 +24,10 @@ const reportGrace = 3 * time.Minute
 
 // fleet returns the state of the fleet that follows from the observed objects.
 func (o *observed) fleet() *Fleet {
-	f := &Fleet{Namespace: o.release.namespace, States: map[report.Code]int{}, Exempt: map[capture.ExemptionCause]int{}}
+	f := &Fleet{
+		Namespace: o.release.namespace,
+		States:    map[report.Code]int{}, Exempt: map[capture.ExemptionCause]int{}, Updates: map[string]int{},
+	}
 	for _, set := range o.release.daemonSets {
 		f.DaemonSets = append(f.DaemonSets, newDaemonSet(set))
 	}
@@ -42,6 +45,9 @@ func (o *observed) fleet() *Fleet {
 		}
 		for cause, count := range pods.Exempt {
 			f.Exempt[cause] += count
+		}
+		for value, count := range pods.Updates {
+			f.Updates[value] += count
 		}
 		for _, pod := range pods.Named {
 			named[[3]string{name, pod.Namespace, pod.Name}] = pod

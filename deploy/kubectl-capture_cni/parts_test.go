@@ -211,8 +211,11 @@ func TestSummary(t *testing.T) {
 	f := &fleet.Fleet{States: map[report.Code]int{report.Captured: 1}}
 	var without, with bytes.Buffer
 	(&options{}).writeStatus(&without, f)
-	f.Exempt = map[capture.ExemptionCause]int{capture.NoProxy: 2}
+	f.Exempt, f.Updates = map[capture.ExemptionCause]int{capture.NoProxy: 2}, map[string]int{"rules": 3, "annotations": 4}
 	(&options{}).writeStatus(&with, f)
+	if strings.Contains(without.String(), "updates") || !strings.Contains(with.String(), "updates   4 annotations, 3 rules") {
+		t.Errorf("%s and %s", &without, &with)
+	}
 	if strings.Contains(without.String(), "exempt") || !strings.Contains(with.String(), "exempt    2 "+string(capture.NoProxy)) {
 		t.Errorf("%s and %s", &without, &with)
 	}

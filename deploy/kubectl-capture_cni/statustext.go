@@ -63,6 +63,9 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 	if len(f.Exempt) > 0 {
 		summary.add("exempt", counts(f.Exempt))
 	}
+	if len(f.Updates) > 0 {
+		summary.add("updates", counts(f.Updates)+" (values of guard.update)")
+	}
 	summary.write(out)
 	if o.output == "wide" {
 		writeAllNodes(out, f.Nodes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
@@ -55,6 +56,14 @@ func TestPodsOfOtherBackend(t *testing.T) {
 			unsure.round(t)
 			lab.Check(t, unix.Unmount(programs, 0))
 			unsure.expect(t, report.Unknown)
+
+			recorded.serveAll(t)
+			updater := n.newGuard(t, options{update: guard.UpdateRules})
+			lab.Check(t, unix.Mount("none", programs, "tmpfs", 0, ""))
+			updater.round(t)
+			updater.round(t)
+			lab.Check(t, unix.Unmount(programs, 0))
+			updater.expect(t, map[config.Backend]report.Code{config.IPTablesNFT: report.Captured, config.IPTablesLegacy: report.Outdated}[name])
 
 			recorded.host.Within(t, func() error { return netfilter.Remove(t.Context()) })
 			for range 11 { // legacy tables are not of the generation by which the guard sees changes: it compares every tenth round

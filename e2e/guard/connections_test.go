@@ -53,7 +53,7 @@ func forEachMode(t *testing.T, prepare func(t *testing.T, p *pod) (after func(t 
 // holdsWhatADDInstalls compares the pod with the rules of a pod that was never repaired.
 func (p *pod) holdsWhatADDInstalls(t *testing.T, n *node) {
 	t.Helper()
-	netns, rules := p.decided(t, n)
+	netns, rules := p.decided(t, n, config.DefaultSettings())
 	defer netns.Close()
 	found, err := netns.Observe(t.Context(), false)
 	lab.Check(t, err)

@@ -138,6 +138,7 @@ func (p *pod) rules(t *testing.T) (state netfilter.State) {
 // options of a guard. The zero value repairs the pods of the node, and asks the node.
 type options struct {
 	policy  guard.Policy  // InPlace if it is empty
+	update  guard.Update  // UpdateNever if it is empty
 	runtime guard.Runtime // the node if it is nil
 	pods    guard.Pods    // the node if it is nil
 }
@@ -155,7 +156,7 @@ func (n *node) newGuard(t *testing.T, o options) nodeGuard {
 	lab.Check(t, err)
 	conf, _, err := input.NetConf()
 	lab.Check(t, err)
-	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Socket: n.socket, BaselineDir: cmp.Or(n.baselines, t.TempDir())}
+	settings := guard.Settings{Conf: conf, Policy: cmp.Or(o.policy, guard.InPlace), Update: o.update, Socket: n.socket, BaselineDir: cmp.Or(n.baselines, t.TempDir())}
 	settings.HistoryDir = telemetry.HistoryDirectory(n.socket)
 	if o.runtime == nil {
 		o.runtime = n

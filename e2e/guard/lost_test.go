@@ -70,19 +70,24 @@ func forEachLoss(t *testing.T, test func(t *testing.T, n *node, p *pod, lose fun
 // add captures the pod, with all that its rules need, as an ADD does.
 func (p *pod) add(t *testing.T, n *node) {
 	t.Helper()
-	netns, rules := p.decided(t, n)
+	p.addBy(t, n, config.NFTables, config.DefaultSettings())
+}
+
+func (p *pod) addBy(t *testing.T, n *node, backend config.Backend, settings config.Settings) {
+	t.Helper()
+	netns, rules := p.decided(t, n, settings)
 	defer netns.Close()
-	lab.Check(t, netns.Apply(t.Context(), rules, config.NFTables))
+	lab.Check(t, netns.Apply(t.Context(), rules, backend))
 }
 
 // decided opens the pod's namespace, and returns its rules.
-func (p *pod) decided(t *testing.T, n *node) (*podnet.Namespace, capture.Ruleset) {
+func (p *pod) decided(t *testing.T, n *node, settings config.Settings) (*podnet.Namespace, capture.Ruleset) {
 	t.Helper()
 	netns, err := podnet.Open(t.Context(), p.sandbox.NetNS)
 	lab.Check(t, err)
 	addresses, err := netns.Addresses()
 	lab.Check(t, err)
-	decision, err := lab.Decide(n.pods[p.sandbox.ID], config.DefaultSettings(), addresses...)
+	decision, err := lab.Decide(n.pods[p.sandbox.ID], settings, addresses...)
 	lab.Check(t, err)
 	return netns, capture.Rules(decision.Intent)
 }

@@ -38,7 +38,7 @@ func testPodOfEarlierRelease(t *testing.T, version, mode string) {
 	p := n.run(t, "web")
 	p.sandbox.Annotations["sidecar.istio.io/interceptionMode"] = mode
 	n.pods["web"] = meshed(p.sandbox)
-	p.captureByEarlierRelease(t, version)
+	p.captureByEarlierRelease(t, n, version)
 	before := p.list(t)
 	for _, rounds := range []int{1, 3} { // an agent is replaced before its guard's second round, too
 		g := n.newGuard(t, options{})
@@ -74,7 +74,7 @@ func TestEarlierPodsReportedOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode()
 	n.baselines = t.TempDir()
-	n.run(t, "web").captureByEarlierRelease(t, lab.EarlierVersions[0])
+	n.run(t, "web").captureByEarlierRelease(t, n, lab.EarlierVersions[0])
 	n.socket = filepath.Join(t.TempDir(), "no agent")
 	examine := func() {
 		g := n.newGuard(t, options{})
@@ -137,12 +137,12 @@ func (r reworded) Apply(ctx context.Context, rs capture.Ruleset) error {
 }
 
 // captureByEarlierRelease calls the plugin of an earlier release.
-func (p *pod) captureByEarlierRelease(t *testing.T, version string) {
+func (p *pod) captureByEarlierRelease(t *testing.T, n *node, version string) {
 	t.Helper()
 	api, err := kubeapi.Start()
 	lab.Check(t, err)
 	defer api.Close()
-	api.Put(meshed(p.sandbox))
+	api.Put(n.pods[p.sandbox.ID])
 	kubeconfig, err := api.WriteKubeconfig(t.TempDir())
 	lab.Check(t, err)
 	command := exec.CommandContext(t.Context(), filepath.Join(lab.Part(t, version), "capture-cni"))

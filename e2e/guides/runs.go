@@ -34,7 +34,7 @@ var Runs = []Run{
 	{tour, "guides/debug.md", "7. Ask for help", []string{".tar.gz"}},
 	{tour, "guides/upgrade.md", "1. Read what changes", nil},
 	{tour, "guides/upgrade.md", "2. Upgrade", []string{"STATUS: deployed"}},
-	{tour, "guides/upgrade.md", "3. See that it worked", []string{" ready", "restarted"}},
+	{tour, "guides/upgrade.md", "3. See that it worked", []string{" ready", "STATUS: deployed"}},
 	{tour, "guides/nodes.md", "Pools", []string{"STATUS: deployed", " ready"}},
 	{tour, "guides/nodes.md", "A canary", []string{"condition met"}},
 	{tour, "guides/nodes.md", "Take a node out, and in again", []string{"drained", "1 removed", "uncordoned", "untainted"}},

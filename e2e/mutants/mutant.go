@@ -23,7 +23,7 @@ func table() []mutant {
 	return slices.Concat(
 		listMutants, namespaceMutants, ruleMutants, refuseMutants, sidecarMutants, traceMutants,
 		pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants,
-		fleetMutants, guideMutants, fenceMutants,
+		fleetMutants, guideMutants, fenceMutants, updateMutants,
 	)
 }
 

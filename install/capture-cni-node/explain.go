@@ -20,6 +20,7 @@ import (
 func explainCommand(o *options) *cobra.Command {
 	var packet packetFlags
 	var scope, form string
+	var update guard.Update
 	command := &cobra.Command{
 		Use:   "explain NAMESPACE/POD",
 		Short: "Explain how a pod of this node is captured or, with --to, which rule decides about a packet",
@@ -49,7 +50,7 @@ it shows the last ADD alone:
 			if form != "text" && form != "json" {
 				return fmt.Errorf("--output is %q: expected text or json", form)
 			}
-			answer, err := o.explain(command.Context(), namespace, name, scope, traced, packet)
+			answer, err := o.explain(command.Context(), namespace, name, scope, traced, packet, update)
 			if err != nil {
 				return err
 			}
@@ -63,6 +64,7 @@ it shows the last ADD alone:
 	packet.declare(command.Flags(), "that of the pod's routes")
 	command.Flags().StringVar(&scope, "scope", scopeAll,
 		"what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
+	declareUpdate(command.Flags(), &update)
 	command.Flags().StringVarP(&form, "output", "o", "text", "text or json")
 	return command
 }
@@ -70,7 +72,9 @@ it shows the last ADD alone:
 // explained is an explanation or a trace of a pod.
 type explained interface{ Text() string }
 
-func (o *options) explain(ctx context.Context, namespace, name, scope string, traced bool, flags packetFlags) (explained, error) {
+func (o *options) explain(
+	ctx context.Context, namespace, name, scope string, traced bool, flags packetFlags, update guard.Update,
+) (explained, error) {
 	if scope == scopeNode && !traced {
 		if o.AgentSocket() == "" {
 			return nil, errors.New("agentSocket is empty in netconf: no agent receives records of ADDs")
@@ -81,7 +85,7 @@ func (o *options) explain(ctx context.Context, namespace, name, scope string, tr
 	if traced && err != nil {
 		return nil, err
 	}
-	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly, Update: update}, prometheus.NewRegistry())
 	switch {
 	case err != nil:
 		return nil, err

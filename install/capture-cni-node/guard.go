@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/backend"
@@ -26,6 +27,7 @@ import (
 
 func guardCommand(o *options) *cobra.Command {
 	var policy, address string
+	var update guard.Update
 	var round time.Duration
 	command := &cobra.Command{
 		Use:   "guard",
@@ -47,14 +49,22 @@ the API server: it asks the agent for pods.`,
 			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {
 				return fmt.Errorf("--policy is %q: expected inPlace, report or evict", policy)
 			}
-			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Round: round})
+			return o.guard(command.Context(), address, guard.Settings{Policy: guard.Policy(policy), Update: update, Round: round})
 		},
 	}
 	command.Flags().StringVar(&policy, "policy", string(guard.InPlace),
 		"what to do with a pod that is not in the desired state: inPlace, report or evict")
+	declareUpdate(command.Flags(), &update)
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "address of /healthz and /metrics")
 	command.Flags().DurationVar(&round, "round", 30*time.Second, "interval of the checks of each pod")
 	return command
+}
+
+// declareUpdate declares the flag also for explain, which gets its variable from the guard's container.
+func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
+	*update = guard.UpdateNever
+	flags.Var(update, "update", "what outdated pods get while they run: never (nothing), rules (today's rules), "+
+		"or annotations (today's rules with edited exclusions and inclusions)")
 }
 
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
@@ -62,6 +72,8 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	tasks, stuck := []task{o.untilDeleted(o.guardMounts()...)}, func() error { return nil }
 	if o.Entry.Asked == backend.Auto && o.Entry.Conf.Backend != config.NFTables {
 		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
+	} else if backend := o.Entry.Conf.Backend; settings.Update != guard.UpdateNever && backend != config.NFTables {
+		return fmt.Errorf("--update is %q: expected backend %q, netconf says %q: use never", settings.Update, config.NFTables, backend)
 	} else {
 		g, err := o.newGuard(settings, registry)
 		if err != nil {

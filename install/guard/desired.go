@@ -29,6 +29,10 @@ type desired struct {
 	stamp         string // stamp of the rules
 	reference     string // digest of a namespace that holds the rules; empty until the guard needs it
 	changed       bool   // the annotations were edited after the pod's creation
+	followed      bool   // the desired state follows edits
+	followable    bool   // the value annotations would follow the edits
+	faulty        bool   // the value annotations can't follow the edits
+	held          bool   // the pod keeps its rules while the edits have a fault
 	transparent   bool   // captured by TPROXY
 	hasController bool
 }
@@ -39,30 +43,55 @@ func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 
 // asked is the decision about a pod before its addresses are known.
 type asked struct {
-	capture.Decision
-	answer  *lookup.Answer
-	changed bool
+	capture.Decision // by the annotations at the pod's creation
+	answer           *lookup.Answer
+	edited           capture.Intent    // by the annotations of today; zero for a fault or an exemption
+	followed         *capture.Decision // by the edits that a running pod can follow; nil for none
+	fault            error             // of these edits
 }
 
 // newAsked decides by the annotations at the pod's creation, and determines whether they were edited
 // later.
 func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings) (*asked, error) {
-	decision, err := capture.Decide(asCreated(answer, sandbox), settings)
+	created := asCreated(answer, sandbox)
+	decision, err := capture.Decide(created, settings)
 	if err != nil {
 		return nil, err
 	}
 	edited, err := capture.Decide(*answer.Pod, settings)
-	return &asked{decision, answer, err != nil || !reflect.DeepEqual(edited.Intent, decision.Intent)}, nil
+	a := &asked{Decision: decision, answer: answer, edited: edited.Intent}
+	if decision.Exemption.Cause == "" && (err != nil || a.isEdited(decision)) {
+		var followed capture.Decision
+		followed, a.fault = capture.Decide(created.Following(*answer.Pod, settings.Meshes), settings)
+		if a.fault == nil && !reflect.DeepEqual(followed.Intent, decision.Intent) {
+			a.followed = &followed
+		}
+	}
+	return a, nil
 }
 
-// at returns the desired state of a pod with these addresses.
-func (a asked) at(addresses []netip.Addr) (desired, error) {
-	decision, err := podnet.Complete(a.Decision, addresses)
-	if err != nil {
+// isEdited reports whether the annotations of today ask for something else than a decision.
+func (a asked) isEdited(d capture.Decision) bool { return !reflect.DeepEqual(a.edited, d.Intent) }
+
+// at returns the desired state of a pod with these addresses. With UpdateAnnotations it follows
+// edits, unless they have a fault.
+func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) {
+	decision, faulty, follows := a.Decision, a.fault != nil, update == UpdateAnnotations
+	if a.followed != nil {
+		_, err := podnet.Complete(*a.followed, addresses)
+		faulty = err != nil
+	}
+	followable := a.followed != nil && !faulty
+	if followable && follows {
+		decision = *a.followed
+	}
+	changed := a.isEdited(decision)
+	if decision, err = podnet.Complete(decision, addresses); err != nil {
 		return desired{}, err
 	}
-	d := newDesired(a.answer, decision.Exemption)
-	d.mesh, d.stamp, d.changed, d.transparent = decision.Intent.Mesh, decision.Rules.Stamp(), a.changed, decision.Intent.Transparent
+	d = newDesired(a.answer, decision.Exemption)
+	d.mesh, d.stamp, d.changed, d.transparent = decision.Intent.Mesh, decision.Rules.Stamp(), changed, decision.Intent.Transparent
+	d.followed, d.followable, d.faulty, d.held = followable && follows, followable, faulty, faulty && follows
 	d.intent, err = pack(decision.Intent)
 	return d, err
 }

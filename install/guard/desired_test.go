@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 		decided := func() desired {
 			asked, err := newAsked(&lookup.Answer{Pod: &n.pod}, n.sandbox, config.DefaultSettings())
 			lab.Check(t, err)
-			d, err := asked.at([]netip.Addr{netip.MustParseAddr("192.0.2.2")})
+			d, err := asked.at([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, UpdateNever)
 			lab.Check(t, err)
 			return d
 		}

@@ -58,8 +58,11 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	defer netns.Close()
 	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault)
 	found, observed := e.check(ctx, netns, w, asked, packet)
-	if lacksRules(found.Code) {
+	switch {
+	case lacksRules(found.Code):
 		return e.restore(ctx, netns, w, found), observed
+	case w.turn && w.isUpdatable(found):
+		return e.update(ctx, netns, w, found), observed
 	}
 	e.renewRefused(ctx, netns, w, observed)
 	return found, observed
@@ -112,7 +115,7 @@ func (e *examiner) check(
 	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
 ) (report.Finding, kernel.Observation) {
 	question := kernel.Question{Packet: packet}
-	if fresh == nil && isSettled(w.finding.Code) && w.roundsUnchanged%fullCheckEvery != 0 {
+	if fresh == nil && !w.turn && isSettled(w.finding.Code) && w.roundsUnchanged%fullCheckEvery != 0 {
 		question.Seen = w.seen
 	} else {
 		w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)
@@ -128,7 +131,7 @@ func (e *examiner) check(
 	}
 	w.seen, w.roundsUnchanged = o.Generation, 1
 	if fresh != nil {
-		desired, err := fresh.at(w.baseline.addressesOf(o.Addresses))
+		desired, err := fresh.at(w.baseline.addressesOf(o.Addresses), e.settings.Update)
 		if err != nil {
 			return unknown(err), o
 		}

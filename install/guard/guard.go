@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
@@ -37,6 +38,7 @@ func Policies() []Policy { return []Policy{InPlace, ReportOnly, Evict} }
 type Settings struct {
 	Conf        config.NetConf // the plugin's configuration
 	Policy      Policy
+	Update      Update
 	Round       time.Duration // between two examinations of a pod
 	Socket      string        // of the agent that receives records
 	HistoryDir  string        // directory in which the agent writes records of the last ADDs
@@ -63,6 +65,7 @@ type Guard struct {
 	metrics  *podMetrics
 	store    store
 	outbox   outbox
+	updates  *rate.Limiter
 	watched  map[string]*watched // by the sandbox's id
 	pruned   bool                // the store has no baselines of sandboxes that have ended
 	unsaved  bool                // the log says that the store lacks baselines
@@ -81,7 +84,8 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 			settings: settings, asker: agent, runtime: runtime,
 			references: &kernel.References{}, limits: newRepairLimits(), metrics: metrics, once: once,
 		},
-		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket}, watched: map[string]*watched{},
+		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket},
+		updates: newUpdateLimit(), watched: map[string]*watched{},
 	}
 	g.progress.update(nil, time.Now())
 	return g
@@ -152,6 +156,7 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
 	w.repaired = ""
 	w.finding, _ = g.examiner.examine(ctx, w, nil)
+	w.turn = false
 	w.baseline.Reported = isReported(w.finding.Code, baseline.Reported, false)
 	if w.baseline != baseline || w.unsaved {
 		g.save(w)
@@ -172,7 +177,8 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 // guard may be replaced before the next one.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
-		if now := isReported(w.finding.Code, w.baseline.Reported, len(g.outbox.queue) == 0); now != w.baseline.Reported {
+		sent := len(g.outbox.queue) == 0 && !g.awaitsUpdate(w)
+		if now := isReported(w.finding.Code, w.baseline.Reported, sent); now != w.baseline.Reported {
 			w.baseline.Reported = now
 			g.save(w)
 		}
@@ -205,14 +211,17 @@ func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
-	if w.finding.Code == before.Code && w.repaired == "" {
+	failed := w.finding.Code == report.Outdated && w.finding.Reason != before.Reason // an update
+	if w.finding.Code == before.Code && w.repaired == "" && !failed {
 		return
 	}
-	if !w.baseline.Reported {
+	if !w.baseline.Reported && !g.awaitsUpdate(w) {
 		g.outbox.add(w)
 	}
 	log := g.log.With("pod", w.sandbox.Namespace+"/"+w.sandbox.Name, "state", w.finding.Code)
 	switch {
+	case w.repaired == report.Outdated:
+		log.Info("updated the pod's capture rules", "reason", w.finding.Reason)
 	case w.repaired != "":
 		log.Warn("repaired the pod's capture rules", "found", w.repaired, "reason", w.finding.Reason)
 	case w.finding.Code == report.Captured:

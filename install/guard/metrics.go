@@ -17,8 +17,9 @@ import (
 
 type podMetrics struct {
 	pods, exempt *prometheus.GaugeVec
-	repairs      *prometheus.CounterVec
 	repeated     prometheus.Counter
+
+	repairs, updates *prometheus.CounterVec
 
 	lastListing, lastRound prometheus.Gauge
 }
@@ -35,6 +36,8 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 			"meshed pods that are exempt from capture, by `cause`", "cause"),
 		repairs: f.Counters("pod_repairs_total",
 			"attempts to repair a running pod's rules, by `result` (done, failed)", "result", done, failed),
+		updates: f.Counters("pod_updates_total",
+			"attempts to update a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total",
 			"attempts within ten minutes of the previous one for that pod"),
 
@@ -45,7 +48,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 	}
 }
 
-// Values of the label result of repairs.
+// Values of the label result of repairs and updates.
 const (
 	done   = "done"
 	failed = "failed"

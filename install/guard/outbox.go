@@ -27,6 +27,9 @@ func (o *outbox) add(w *watched) {
 	if w.repaired != "" {
 		verdict, state = telemetry.Repaired, w.repaired
 	}
+	if w.repaired == report.Outdated {
+		verdict = telemetry.Updated
+	}
 	if state == report.Captured || state == report.Exempt || state == report.Unknown {
 		return
 	}
@@ -49,7 +52,10 @@ func recordOf(w *watched, verdict record.Verdict, state report.Code) record.Reco
 
 // message returns the text of the Event, which the pod's owner reads.
 func message(verdict record.Verdict, state report.Code, reason string) string {
-	if verdict == telemetry.Repaired {
+	switch verdict {
+	case telemetry.Updated:
+		return "the pod's capture rules were updated " + reason
+	case telemetry.Repaired:
 		if state == report.Uncaptured {
 			return "the pod ran without capture and is captured now: " + reason
 		}
@@ -62,7 +68,7 @@ func message(verdict record.Verdict, state report.Code, reason string) string {
 var foundTexts = map[report.Code]string{
 	report.Uncaptured:    "the pod is not captured: ",
 	report.Drifted:       "the pod's capture rules were changed and are not restored: ",
-	report.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them: ",
+	report.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them, or guard.update=rules: ",
 	report.Obstructed:    "another table in the pod's network namespace could keep packets from the capture rules: ",
 	report.Foreign:       "the pod is captured by another plugin's rules: ",
 	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",

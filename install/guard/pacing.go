@@ -32,7 +32,7 @@ func newRepairLimits() repairLimits {
 
 // refusal returns why a pod can't be repaired yet. If it can, refusal counts the repair and returns "".
 func (l repairLimits) refusal(s *streak, now time.Time) string {
-	if wait := s.backOff(now); wait > 0 {
+	if wait := s.backOff(now, repairsWithoutPause); wait > 0 {
 		return fmt.Sprintf("it was repaired %d times in a row; the next repair is possible in %s", s.count, wait.Round(time.Second))
 	}
 	limit := l.first
@@ -45,7 +45,7 @@ func (l repairLimits) refusal(s *streak, now time.Time) string {
 	return ""
 }
 
-// streak counts a pod's repairs in a row.
+// streak counts a pod's repairs, or its updates, in a row.
 type streak struct {
 	count int
 	last  time.Time
@@ -65,13 +65,13 @@ func (s *streak) add(now time.Time) (repeated bool) {
 // isOn reports whether a repair at this time would continue the row.
 func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// backOff returns the pause before the next repair.
-func (s streak) backOff(now time.Time) time.Duration {
-	if !s.isOn(now) || s.count < repairsWithoutPause {
+// backOff returns the pause before the next repair, if free repairs in a row need no pause.
+func (s streak) backOff(now time.Time, free int) time.Duration {
+	if !s.isOn(now) || s.count < free {
 		return 0
 	}
 	pause := firstPause
-	for range s.count - repairsWithoutPause {
+	for range s.count - free {
 		pause = min(2*pause, longestPause)
 	}
 	return max(0, pause-now.Sub(s.last))

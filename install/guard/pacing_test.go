@@ -105,7 +105,7 @@ func TestStreak(t *testing.T) {
 		{streak{count: 20, last: now.Add(-resetAfter + 1)}, true, 0},
 		{streak{count: 20, last: now.Add(-resetAfter)}, false, 0},
 	} {
-		if on, wait := tt.streak.isOn(now), tt.streak.backOff(now); on != tt.on || wait != tt.wait {
+		if on, wait := tt.streak.isOn(now), tt.streak.backOff(now, repairsWithoutPause); on != tt.on || wait != tt.wait {
 			t.Errorf("%+v: on %v, wait %s", tt.streak, on, wait)
 		}
 	}

@@ -30,7 +30,7 @@ type summary struct {
 
 // summarize returns the states of the watched pods.
 func (g *Guard) summarize(now time.Time) (pods report.Pods) {
-	pods.States, pods.Exempt = map[report.Code]int{}, map[capture.ExemptionCause]int{}
+	pods.States, pods.Exempt, pods.Updates = map[report.Code]int{}, map[capture.ExemptionCause]int{}, map[string]int{}
 	for _, w := range g.watched {
 		state := w.finding.Code
 		if state == "" {
@@ -39,6 +39,13 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 		pods.States[state]++
 		if w.repairs.count > 0 && now.Sub(w.repairs.last) < time.Hour {
 			pods.Repaired++
+		}
+		updatable, d := w.isUpdatable(w.finding), w.desired
+		if updatable && !d.followed {
+			pods.Updates[string(UpdateRules)]++
+		}
+		if updatable && !d.faulty || state == report.Changed && d.followable && !d.followed {
+			pods.Updates[string(UpdateAnnotations)]++
 		}
 		pods.Known = append(pods.Known, report.ShortUID(w.sandbox.UID))
 		if state == report.Captured {

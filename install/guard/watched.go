@@ -25,6 +25,8 @@ type watched struct {
 	unsaved  bool // the store lacks the baseline
 	later    bool // the pod was injected after its sandbox was created
 	repairs  streak
+	updates  streak
+	turn     bool   // the next examination may update the rules
 	refused  uint64 // packets that the rules had refused at the last examination
 
 	seen            uint32 // generation at the last full comparison
@@ -42,8 +44,9 @@ const fullCheckEvery = 10
 
 // due returns the pods whose examination is due. Those that have waited longest come first.
 func (g *Guard) due(now time.Time) (due []*watched) {
+	g.giveTurns(now)
 	for _, w := range g.watched {
-		if !now.Before(w.next) {
+		if w.turn || !now.Before(w.next) {
 			due = append(due, w)
 		}
 	}

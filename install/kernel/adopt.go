@@ -40,7 +40,7 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 	own, addressErr := n.Addresses()
 	if rs.HasFence() {
 		return errFenced, n.Do(func() error {
-			if err := podnet.Commit(ctx, rs, replaceRules); err != nil {
+			if err := replaceRules(ctx, rs); err != nil {
 				return err
 			}
 			return FlushEntries(ctx)
@@ -48,7 +48,7 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 	}
 	err = n.Do(func() error {
 		lost = adopt(ctx)
-		if err := podnet.Commit(ctx, rs, replaceRules); err != nil {
+		if err := replaceRules(ctx, rs); err != nil {
 			return errors.Join(err, disableConntrack(ctx))
 		}
 		lost = errors.Join(lost, addressErr, deleteStale(ctx, own, true))
@@ -123,13 +123,22 @@ func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	return n.Do(func() error { return deleteStale(ctx, own, false) })
 }
 
-// replaceRules removes our rules, of any backend, and applies the Ruleset. For rules in nf_tables it
-// uses a single transaction, so every packet meets either the old rules or the new ones, and redirected
-// connections stay translated.
+// replaceRules applies the Ruleset, and removes our other rules, of any backend. For rules in nf_tables
+// it uses a single transaction, in which redirected connections stay translated. It removes rules of
+// iptables-legacy once the new rules are in place, so every packet meets the old rules, the new rules,
+// or both. If it can't remove the old rules, it changes nothing.
 func replaceRules(ctx context.Context, rs capture.Ruleset) error {
-	if err := iptables.RemoveLegacy(ctx); err != nil {
+	removeLegacy, err := iptables.PrepareLegacyRemoval(ctx)
+	if err != nil {
 		return err
 	}
+	if err := podnet.Commit(ctx, rs, replaceInNFTables); err != nil {
+		return err
+	}
+	return removeLegacy()
+}
+
+func replaceInNFTables(ctx context.Context, rs capture.Ruleset) error {
 	before, err := nfnetlink.TableHandle(ctx, capture.TableName)
 	if err != nil {
 		return err

@@ -157,7 +157,7 @@ func TestSocketRequest(t *testing.T) {
 		family, protocol, extension, pad uint8
 		states                           uint32
 	}{family: unix.AF_INET6, protocol: unix.IPPROTO_TCP, states: listed}
-	got := socketRequest(unix.AF_INET6)
+	got := socketRequest(unix.AF_INET6, listed)
 	if want := unsafe.Slice((*byte)(unsafe.Pointer(&request)), unsafe.Sizeof(request)); !bytes.HasPrefix(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}

@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -11,6 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
@@ -29,7 +32,11 @@ func TestReplace(t *testing.T) {
 				return before.Apply(t.Context(), sample.Rules())
 			})
 			next := sample.Rules(func(i *capture.Intent) { i.DropInvalid = true })
+			inspected := inspectAlways(t, host)
 			host.Within(t, func() error { return replaceRules(t.Context(), next) })
+			if inspected() == 0 {
+				t.Error("it was not inspected while it was replaced")
+			}
 			if got, want := sample.Inspect(t, host), (netfilter.State{Backend: config.NFTables, Stamp: next.Stamp()}); got != want {
 				t.Errorf("it holds %+v, want %+v", got, want)
 			}
@@ -45,5 +52,33 @@ func TestReplace(t *testing.T) {
 				t.Errorf("next to it remains %+v", left)
 			}
 		})
+	}
+}
+
+// inspectAlways inspects a host again and again, and wants it to hold rules of ours each time, until
+// the function that it returns is called, which returns how often it did.
+func inspectAlways(t *testing.T, host *lab.Host) (stop func() (times int)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	counted := make(chan int)
+	go func() {
+		times := 0
+		for ; ctx.Err() == nil; times++ {
+			err := host.Do(func() error {
+				state, err := netfilter.Inspect(t.Context())
+				if err == nil && state.Backend == "" {
+					err = errors.New("it holds no rules while they are replaced")
+				}
+				return err
+			})
+			if err != nil && !errors.Is(err, nfnetlink.ErrChanging) && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+		counted <- times
+	}()
+	return func() int {
+		cancel()
+		return <-counted
 	}
 }

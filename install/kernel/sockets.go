@@ -44,7 +44,7 @@ const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<F
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		found, all, err := dumpEntries(ctx, unix.NETLINK_SOCK_DIAG, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family), most, parseSocket)
+		found, all, err := dumpEntries(ctx, unix.NETLINK_SOCK_DIAG, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family, listed), most, parseSocket)
 		if err != nil {
 			return nil, false, fmt.Errorf("listing the namespace's TCP sockets: %w", err)
 		}
@@ -53,12 +53,12 @@ func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, er
 	return sockets, complete, nil
 }
 
-// socketRequest returns a struct inet_diag_req_v2; see sock_diag(7).
-func socketRequest(family byte) []byte {
-	const length, states = 56, 4
+// socketRequest returns a struct inet_diag_req_v2 for sockets in these states; see sock_diag(7).
+func socketRequest(family byte, states uint32) []byte {
+	const length, offset = 56, 4
 	request := make([]byte, length)
 	request[0], request[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(request[states:], listed)
+	binary.NativeEndian.PutUint32(request[offset:], states)
 	return request
 }
 

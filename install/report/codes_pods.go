@@ -61,7 +61,7 @@ var podCodes = []Meaning{
 	},
 	{
 		Outdated, "The pod's rules have another version or configuration.", "The plugin or netconf changed since the start.",
-		"restart the pod when convenient",
+		"set guard.update=rules, or restart the pod when convenient",
 	},
 	{
 		Changed, "The pod changed after its rules were set.", "A user edited annotations, or an IPv6 address came late.",

@@ -45,6 +45,7 @@ type Pods struct {
 	Named    []NamedPod                     `json:"named,omitempty"`    // pods that are not captured as desired, the worst first
 	Omitted  int                            `json:"omitted,omitempty"`  // number of such pods that Named omits
 	Repaired int                            `json:"repaired,omitempty"` // running pods that the guard repaired within the last hour
+	Updates  map[string]int                 `json:"updates,omitempty"`  // pods that each value of guard.update would update
 	Known    []string                       `json:"known,omitempty"`    // ShortUIDs of all pods that States counts, or as many as fit
 }
 
@@ -169,7 +170,7 @@ func (p Pods) limited() Pods {
 	known := slices.DeleteFunc(slices.Clone(p.Known), func(uid string) bool { return !uidForm.MatchString(uid) })
 	slices.Sort(known)
 	return Pods{
-		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt),
+		States: limitCounts(p.States), Exempt: limitCounts(p.Exempt), Updates: limitCounts(p.Updates),
 		Named: kept, Omitted: min(p.Omitted+len(p.Named)-len(kept), maxCount), Known: known[:min(len(known), maxKnown)],
 		Repaired: min(p.Repaired, maxCount),
 	}

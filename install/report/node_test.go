@@ -28,7 +28,7 @@ func TestForm(t *testing.T) {
 		Pods: &Pods{
 			States: map[Code]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
 			Named: []NamedPod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2, Repaired: 1,
-			Known: []string{"beef0002", "beef0001", "in the CLEAR"},
+			Known: []string{"beef0002", "beef0001", "in the CLEAR"}, Updates: map[string]int{"rules": 1, "annotations": 2, "none": 0},
 		},
 		PodVersion: 3,
 	}
@@ -36,7 +36,7 @@ func TestForm(t *testing.T) {
 		`"findings":[{"part":"runtime","reason":"the runtime does not answer: wait","waiting":true,"code":"entry-not-loaded"}],` +
 		`"warning":{"reason":"twice","nextStep":"remove one","code":"istio-cni"},"notes":["one"],"noteCodes":["no-ipv6"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
-		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"known":["beef0001","beef0002"]},"podVersion":3}`
+		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"updates":{"annotations":2,"rules":1},"known":["beef0001","beef0002"]},"podVersion":3}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
@@ -233,6 +233,8 @@ func TestForged(t *testing.T) {
 		{"an absurd remainder", NodeState{Pods: &Pods{Omitted: maxCount + 1}}, "10001 pods"},
 		{"a negative repair", NodeState{Pods: &Pods{Repaired: -1}}, "-1 pods"},
 		{"an absurd repair", NodeState{Pods: &Pods{Repaired: maxCount + 1}}, "10001 pods"},
+		{"an absurd update", NodeState{Pods: &Pods{Updates: map[string]int{"rules": maxCount + 1}}}, "10001 pods"},
+		{"too many updates", NodeState{Pods: &Pods{Updates: words[string](maxCounts + 1)}}, "33 updates"},
 		{"too many states", NodeState{Pods: &Pods{States: words[Code](maxCounts + 1)}}, "33 states"},
 		{"too many causes", NodeState{Pods: &Pods{Exempt: words[capture.ExemptionCause](maxCounts + 1)}}, "33 causes"},
 		{"too many pods", NodeState{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},

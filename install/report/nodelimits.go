@@ -70,14 +70,14 @@ func (d *nodeDocument) check() error {
 
 func (p Pods) check() error {
 	for what, length := range map[string][2]int{
-		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts},
+		"states": {len(p.States), maxCounts}, "causes": {len(p.Exempt), maxCounts}, "updates": {len(p.Updates), maxCounts},
 		"named pods": {len(p.Named), maxPods}, "known pods": {len(p.Known), maxKnown},
 	} {
 		if length[0] > length[1] {
 			return fmt.Errorf("%d %s: expected at most %d", length[0], what, length[1])
 		}
 	}
-	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt),
+	if err := cmp.Or(checkCounts(p.States), checkCounts(p.Exempt), checkCounts(p.Updates),
 		checkCounts(map[string]int{"omitted": p.Omitted, "repaired": p.Repaired})); err != nil {
 		return err
 	}

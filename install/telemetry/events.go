@@ -64,7 +64,8 @@ type subject struct {
 const (
 	eventFailed   = "CaptureFailed"
 	eventWarning  = "CaptureWarning"
-	eventNote     = "CaptureNote" // the only reason whose Events are not warnings
+	eventNote     = "CaptureNote" // only its Events, and those of eventUpdated, are not warnings
+	eventUpdated  = "CaptureUpdated"
 	eventRepaired = "CaptureRepaired"
 	eventMissing  = "CaptureMissing"
 )
@@ -114,6 +115,8 @@ func eventOf(r record.Record) (reason string, code report.Code) {
 		return eventFailed, report.CodeOfAdd(r.Reason)
 	case r.Verdict == Repaired:
 		reason = eventRepaired
+	case r.Verdict == Updated:
+		reason = eventUpdated
 	case found && (r.Reason == Uncaptured || r.Reason == Drifted || r.Reason == InjectedLater):
 		reason = eventMissing
 	case found && (r.Reason == Outdated || r.Reason == Changed):
@@ -246,7 +249,7 @@ func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now(
 func (e *Events) event(about corev1.ObjectReference, namespace, reason string, at time.Time) corev1.Event {
 	about.APIVersion = "v1"
 	kind := corev1.EventTypeWarning
-	if reason == eventNote {
+	if reason == eventNote || reason == eventUpdated {
 		kind = corev1.EventTypeNormal
 	}
 	return corev1.Event{

@@ -228,6 +228,7 @@ func TestEventsOfTheGuard(t *testing.T) {
 	}{
 		{Repaired, Uncaptured, "CaptureRepaired"},
 		{Repaired, Drifted, "CaptureRepaired"},
+		{Updated, Outdated, "CaptureUpdated"},
 		{Found, Uncaptured, "CaptureMissing"},
 		{Found, Drifted, "CaptureMissing"},
 		{Found, Outdated, "CaptureNote"},
@@ -249,7 +250,7 @@ func TestEventsOfTheGuard(t *testing.T) {
 			}
 			continue
 		}
-		if isNote := tt.want == "CaptureNote"; len(events) > 0 && (events[0].Type == corev1.EventTypeNormal) != isNote {
+		if isNote := tt.want == "CaptureNote" || tt.want == "CaptureUpdated"; len(events) > 0 && (events[0].Type == corev1.EventTypeNormal) != isNote {
 			t.Errorf("%s, %s: type %s", tt.verdict, tt.reason, events[0].Type)
 		}
 		if len(events) != 1 || events[0].Reason != tt.want || events[0].Message != "what was found ["+string(tt.reason)+"]" || events[0].InvolvedObject.Name != "web" || events[0].Count != 1 {

@@ -33,6 +33,7 @@ func (a *agent) expectAllReceived(t *testing.T) {
 var (
 	repaired  = record.Record{Verdict: Repaired, Reason: Uncaptured, Message: "it is captured now"}
 	found     = record.Record{Verdict: Found, Reason: Drifted, Message: "it is not captured"}
+	updated   = record.Record{Verdict: Updated, Reason: Outdated, Message: "its rules were updated"}
 	requested = record.Record{Verdict: EvictionRequested, Reason: Uncaptured, Message: "it is to go"}
 )
 
@@ -46,7 +47,7 @@ func TestRemembers(t *testing.T) {
 	heard := map[string][]record.Record{
 		"captured": {captured}, "failed": {failed}, "passed": {passed}, "warned": {warned},
 		"at-last": {failed, captured}, "repaired": {repaired}, "found": {found}, "doomed": {requested},
-		"found-later": {captured, found, requested, repaired}, "passed-later": {captured, passed},
+		"found-later": {captured, found, requested, repaired, updated}, "passed-later": {captured, passed},
 	}
 	for name, records := range heard {
 		for _, r := range records {
@@ -71,7 +72,7 @@ func TestRemembers(t *testing.T) {
 func TestGuardIsNoADD(t *testing.T) {
 	t.Parallel()
 	a := start(t, newSocket(t))
-	for _, r := range []record.Record{repaired, found, requested} {
+	for _, r := range []record.Record{repaired, updated, found, requested} {
 		a.expectReceived(t, of("web", r))
 	}
 	a.expectAllReceived(t)
@@ -94,7 +95,7 @@ func TestGuardIsNoADD(t *testing.T) {
 	}
 	a.expect(t, 0, "records_lost_total", "cause=form")
 	log := a.log.String()
-	if !strings.Contains(log, repaired.Message) || strings.Contains(log, found.Message) || strings.Contains(log, requested.Message) {
+	if !strings.Contains(log, repaired.Message) || !strings.Contains(log, updated.Message) || strings.Contains(log, found.Message) || strings.Contains(log, requested.Message) {
 		t.Errorf("log %s", log)
 	}
 }

@@ -33,6 +33,8 @@ func Reasons(verdict record.Verdict) []capture.Reason {
 		return []capture.Reason{""}
 	case Repaired, EvictionRequested:
 		return []capture.Reason{Uncaptured, Drifted}
+	case Updated:
+		return []capture.Reason{Outdated}
 	case Found:
 		return []capture.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	}

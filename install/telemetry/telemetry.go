@@ -217,5 +217,7 @@ func (l *Listener) write(r record.Record) {
 		l.line(r, slog.LevelInfo, "in the mesh, and exempt from capture", "reason", r.Reason, "message", r.Message)
 	case r.Verdict == Repaired:
 		l.line(r, slog.LevelInfo, "captured by the guard", "found", r.Reason, "message", r.Message)
+	case r.Verdict == Updated:
+		l.line(r, slog.LevelInfo, "updated by the guard", "message", r.Message)
 	}
 }

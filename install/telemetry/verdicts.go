@@ -13,6 +13,7 @@ import (
 // Verdicts of the guard about a running pod.
 const (
 	Repaired          record.Verdict = "repaired"
+	Updated           record.Verdict = "updated"
 	Found             record.Verdict = "found"  // the guard did not change the pod
 	EvictionRequested record.Verdict = "doomed" // the guard asks the agent to evict the pod
 )

@@ -65,7 +65,8 @@ func istio() *mesh {
 		exclusions: []string{
 			annotationExcludeInboundPorts, annotationExcludeOutboundPorts, annotationExcludeOutboundRanges, annotationExcludeInterfaces,
 		},
-		variables: []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
+		inclusions: []string{annotationIncludeInboundPorts, annotationIncludeOutboundPorts, annotationIncludeOutboundRanges},
+		variables:  []string{envDisableProxy, envDNSCapture, envDualStack, envDropInvalid, envDropInvalidMisspelt},
 		label: func(labels, annotations map[string]string) {
 			if value, ok := labels[annotationInject]; ok { // the label overrides the annotation
 				annotations[annotationInject] = value

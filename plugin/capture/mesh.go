@@ -27,6 +27,7 @@ type mesh struct {
 	prefix      string              // unknown keys with this prefix are kept, too, for a warning or a fault
 	byAuthor    bool                // the pod's author writes the keys, not an injector
 	exclusions  []string            // annotations that a strict fence does not permit
+	inclusions  []string            // annotations that also choose what is captured
 	variables   []string            // variables of the proxy's container that decide about capture
 	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)

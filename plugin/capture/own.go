@@ -29,8 +29,8 @@ const (
 func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
-		exclusions: []string{annotationExceptInbound, annotationExceptPorts, annotationExceptRanges},
-		read:       readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
+		exclusions: []string{annotationExceptInbound, annotationExceptPorts, annotationExceptRanges}, inclusions: []string{annotationOnlyRanges},
+		read: readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
 	}
 }
 

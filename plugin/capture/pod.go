@@ -3,7 +3,10 @@
 package capture
 
 import (
+	"maps"
 	"slices"
+
+	"github.com/capture-cni/capture-cni/config"
 )
 
 // PodVersion is the version of Pod's fields. It grows with each change of their names, types or
@@ -80,6 +83,24 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 	for _, m := range meshes {
 		if m.label != nil {
 			m.label(labels, p.Annotations)
+		}
+	}
+	return p
+}
+
+// Following returns the pod as it was created, with those edits that its rules can follow while the pod
+// runs: edits of its mesh's exclusions and inclusions. A fenced pod follows no edit, because each
+// exclusion also opens its fence.
+func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
+	chosen, _ := choose(p, names)
+	if chosen == nil || Fenced(p.Annotations) {
+		return p
+	}
+	p.Annotations = maps.Clone(p.Annotations)
+	for _, key := range slices.Concat(chosen.exclusions, chosen.inclusions) {
+		delete(p.Annotations, key)
+		if value, ok := edited.Annotations[key]; ok {
+			p.Annotations[key] = value
 		}
 	}
 	return p

@@ -3,9 +3,11 @@
 package iptables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -24,27 +26,49 @@ const lockWait = 1
 // RemoveLegacy removes our rules from the tables of iptables-legacy. The tables stay, because the
 // kernel can't delete them.
 func RemoveLegacy(ctx context.Context) error {
+	remove, err := PrepareLegacyRemoval(ctx)
+	return errors.Join(err, remove())
+}
+
+// PrepareLegacyRemoval returns what removes our rules from the tables of iptables-legacy, nat last,
+// which captures while the others are removed. The error is about the tables that remove leaves.
+func PrepareLegacyRemoval(ctx context.Context) (remove func() error, err error) {
+	var prepared []func() error
+	remove = func() error {
+		var errs []error
+		for _, removeTable := range prepared {
+			errs = append(errs, removeTable())
+		}
+		return errors.Join(errs...)
+	}
 	tables, err := xtables.List()
 	if err != nil {
-		return err
+		return remove, err
 	}
 	// The library executes programs with this process's environment.
 	if err := os.Setenv(lockVariable, privateLock); err != nil {
-		return fmt.Errorf("setting %s: %w", lockVariable, err)
+		return remove, fmt.Errorf("setting %s: %w", lockVariable, err)
 	}
+	byName := func(a, b xtables.Table) int { return cmp.Compare(a.Name, b.Name) }
 	var errs []error
-	for table, chains := range tables {
-		if slices.Contains(chains, MarkerChain) {
-			errs = append(errs, removeLegacyTable(ctx, table))
+	for _, table := range slices.SortedFunc(maps.Keys(tables), byName) {
+		if !slices.Contains(tables[table], MarkerChain) {
+			continue
 		}
+		removeTable, err := prepareLegacyTable(ctx, table)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		prepared = append(prepared, removeTable)
 	}
-	return errors.Join(errs...)
+	return remove, errors.Join(errs...)
 }
 
-func removeLegacyTable(ctx context.Context, table xtables.Table) error {
+func prepareLegacyTable(ctx context.Context, table xtables.Table) (remove func() error, err error) {
 	host, err := findPrograms(ctx, "", table.Family, config.IPTablesLegacy)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	protocol := goiptables.ProtocolIPv4
 	if table.Family == capture.IPv6 {
@@ -53,14 +77,14 @@ func removeLegacyTable(ctx context.Context, table xtables.Table) error {
 	command, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Timeout(lockWait),
 		goiptables.Path(strings.TrimSuffix(host.save, "-save")))
 	if err != nil {
-		return fmt.Errorf("running %s: %w", host.save, err)
+		return nil, fmt.Errorf("running %s: %w", host.save, err)
 	}
 	statements, err := legacyRemoval{ctx, command, table.Name}.statements()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b := Backend{map[capture.Family]programs{table.Family: host}}
-	return b.restore(ctx, table.Family, statements, "--noflush")
+	return func() error { return b.restore(ctx, table.Family, statements, "--noflush") }, nil
 }
 
 // legacyRemoval removes our chains from one table. The library has no deadlines, so each method checks

@@ -31,6 +31,8 @@
       value: {{ .Values.guard.listen | quote }}
     - name: CAPTURE_CNI_SCOPE
       value: pods
+    - name: CAPTURE_CNI_UPDATE
+      value: {{ .Values.guard.update }}
   ports:
     - name: guard
       containerPort: {{ regexFind "[0-9]+$" .Values.guard.listen }}
