@@ -18,6 +18,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // flags
 	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
 	github.com/xeipuuv/gojsonschema v1.2.0 // the test of a release's list of modules
+	go.yaml.in/yaml/v2 v2.4.4 // Kuma's annotation
 	golang.org/x/sync v0.24.0 // ending tasks together
 	golang.org/x/sys v0.49.0 // kernel constants and calls
 	golang.org/x/term v0.47.0 // detecting a terminal
@@ -66,7 +67,6 @@ require (
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
-	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

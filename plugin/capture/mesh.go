@@ -46,7 +46,7 @@ type mesh struct {
 }
 
 // meshes contains every mesh, in the order in which choose tries them. Only tests add another mesh.
-var meshes = []*mesh{istio(), linkerd(), ownKeys()}
+var meshes = []*mesh{istio(), linkerd(), consul(), kuma(), ownKeys()}
 
 // meshOf returns the mesh with this name, which must be one of config.Meshes.
 func meshOf(name config.MeshName) *mesh {
