@@ -197,8 +197,8 @@ var sidecarMutants = []mutant{
 	{
 		name: "queries-of-all-servers-need-the-server",
 		file: "plugin/capture/flow.go",
-		from: "m := Match{Dst: given(t.From)}",
-		to:   "m := Match{Dst: one(netip.PrefixFrom(t.To.Addr(), t.To.Addr().BitLen()))}",
+		from: "m.Family = FamilyOf(t.To.Addr())",
+		to:   "m.Dst = one(localhostIPv4)",
 		by:   by(root, "e2e/traffic", "TestConsulQueries/nftables"),
 	},
 	{
