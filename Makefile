@@ -54,19 +54,19 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init cilium-cni-config ptp v0.1.0 v0.2.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init consul-redirect kuma-redirect cilium-cni-config ptp v0.1.0 v0.2.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
 CRIOTAGS = seccomp containers_image_openpgp containers_image_ostree_stub exclude_graphdriver_btrfs btrfs_noversion
 HELM := helm.sh/helm/v3/cmd/helm
 STAMP = k8s.io/component-base/version
-# An older Kubernetes is built by its release's own Go, which its go.mod names.
-KUBEGO = GOTOOLCHAIN=$$(sed -n "s/^toolchain //p" $(<D)/go.mod)
+# Some parts are built by the Go that their go.mod names: an older Kubernetes, and one that needs a newer Go.
+OWNGO = GOTOOLCHAIN=$$(sed -n "s/^toolchain //p" $(<D)/go.mod)
 KUBEFLAGS = -ldflags "-s -w -X $(STAMP).gitVersion=$(KUBEVERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=$(word 2,$(subst ., ,$(KUBEVERSION))) -X $(STAMP).gitTreeState=clean"
 
 $(PARTS)/kubernetes: e2e/parts/kubernetes/go.mod e2e/parts/kubernetes/main.go
-	@e2e/parts/keep.sh $@ '$(KUBEGO) $(PARTBUILD)kubernetes -tags providerless $(KUBEFLAGS) .' $^
+	@e2e/parts/keep.sh $@ '$(OWNGO) $(PARTBUILD)kubernetes -tags providerless $(KUBEFLAGS) .' $^
 
 $(PARTS)/kubectl: e2e/parts/kubernetes/go.mod # alone it starts in a third of the time, and tests start it often
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) $(KUBEFLAGS) k8s.io/kubernetes/cmd/kubectl' $^
@@ -90,6 +90,12 @@ $(PARTS)/critest: e2e/parts/critest/go.mod
 
 $(PARTS)/linkerd2-proxy-init: e2e/parts/linkerd/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" github.com/linkerd/linkerd2-proxy-init' $^
+
+$(PARTS)/consul-redirect: e2e/parts/consul/go.mod e2e/parts/consul/main.go # consul/sdk, which consul-cni calls
+	@e2e/parts/keep.sh $@ '$(OWNGO) $(PARTBUILD)consul-redirect -ldflags "-s -w" .' $^
+
+$(PARTS)/kuma-redirect: e2e/parts/kuma/go.mod e2e/parts/kuma/main.go # kuma-net, the engine of Kuma 1.8
+	@e2e/parts/keep.sh $@ '$(PARTBUILD)kuma-redirect -ldflags "-s -w" .' $^
 
 $(PARTS)/containerd: e2e/parts/containerd/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" -tags "no_btrfs no_devmapper no_zfs no_tracing" $(addprefix github.com/containerd/containerd/v2/cmd/,containerd-shim-runc-v2 ctr containerd)' $^

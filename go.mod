@@ -19,7 +19,7 @@ require (
 	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
 	github.com/xeipuuv/gojsonschema v1.2.0 // the test of a release's list of modules
 	go.opentelemetry.io/otel/trace v1.47.0 // a runtime's trace in a test
-	go.yaml.in/yaml/v2 v2.4.4 // the size of a manifest's aliases
+	go.yaml.in/yaml/v2 v2.4.4 // Kuma's annotation; the size of a manifest's aliases
 	golang.org/x/sync v0.24.0 // ending tasks together
 	golang.org/x/sys v0.49.0 // kernel constants and calls
 	golang.org/x/term v0.47.0 // detecting a terminal

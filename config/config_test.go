@@ -76,7 +76,7 @@ func TestKeys(t *testing.T) {
 		"lookupTimeout":                   {[]string{`"1s"`, `"2m"`, `"1500ms"`}, map[string]string{`"999ms"`: `from "1s" to "2m"`, `"3m"`: "a duration", `30`: "a duration", `"x"`: "a duration"}},
 		"backend":                         {[]string{`"nftables"`, `"iptables"`, `"iptables-nft"`, `"iptables-legacy"`}, map[string]string{`"nft"`: `one of ["nftables" "iptables" "iptables-nft" "iptables-legacy"]`, `""`: "one of"}},
 		"excludeNamespaces":               {[]string{`[]`, `["a","kube-*"]`}, map[string]string{`"a"`: "a list", `["a",5," "]`: "element 2: expected a namespace, or a prefix", `["*"]`: "a prefix such as openshift-*", `["a**"]`: "* only at its end", `["a*b"]`: "* only at its end", `null`: "a list"}},
-		"meshes":                          {[]string{`["linkerd"]`, `["istio","linkerd","capture-cni"]`}, map[string]string{`[]`: "at least one", `["kuma"]`: "element 0: expected one of", `"istio"`: "a list", `null`: "a list"}},
+		"meshes":                          {[]string{`["linkerd"]`, `["istio","linkerd","capture-cni"]`}, map[string]string{`[]`: "at least one", `["osm"]`: "element 0: expected one of", `"istio"`: "a list", `null`: "a list"}},
 		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
 		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, with * only at its end", `["a**"]`: "with * only at its end"}},
@@ -138,7 +138,7 @@ func TestAccepts(t *testing.T) {
 func TestMeshes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]MeshName{
-		`{}`: DefaultSettings().Meshes, `{"meshes": ["linkerd"]}`: {"linkerd"}, `{"meshes": ["kuma"]}`: Meshes(), `{"meshes": null}`: Meshes(),
+		`{}`: DefaultSettings().Meshes, `{"meshes": ["linkerd"]}`: {"linkerd"}, `{"meshes": ["osm"]}`: Meshes(), `{"meshes": null}`: Meshes(),
 	} {
 		if got := input(t, text).Meshes(); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", text, got, want)

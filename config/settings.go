@@ -41,11 +41,13 @@ type MeshName string
 const (
 	Istio   MeshName = "istio"
 	Linkerd MeshName = "linkerd"
+	Consul  MeshName = "consul"
+	Kuma    MeshName = "kuma" // from version 3
 	OwnKeys MeshName = "capture-cni" // annotations of our own, for any sidecar
 )
 
 // Meshes returns all meshes.
-func Meshes() []MeshName { return []MeshName{Istio, Linkerd, OwnKeys} }
+func Meshes() []MeshName { return []MeshName{Istio, Linkerd, Consul, Kuma, OwnKeys} }
 
 // Settings are the operator's settings that decide which rules a pod gets.
 type Settings struct {

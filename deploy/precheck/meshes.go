@@ -5,6 +5,7 @@ package precheck
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -54,7 +55,7 @@ func (r *Report) checkInjectors(c *Cluster) {
 		providers[provider] = true
 		r.ok(subject, "it injects without istio-init, for provider %s", provider)
 	}
-	if len(c.Injectors) == 0 && len(c.running(linkerdCNI)) == 0 {
+	if len(c.Injectors) == 0 && !slices.ContainsFunc(report.MeshPlugins(), func(other string) bool { return len(c.running(other)) > 0 }) {
 		r.add(report.Note, report.NoInjector, "istiod", "install istiod with pilot.cni.enabled=true",
 			"no configuration of an injector was found: pods are in the mesh once they are injected")
 	}
@@ -76,17 +77,22 @@ func (r *Report) chooseMode(providers map[string]bool) {
 	}
 }
 
+// migrations has the mesh and the guide of each plugin in report.MeshPlugins.
+var migrations = map[string][2]string{
+	linkerdCNI:   {"Linkerd", "migrate-linkerd-cni.md"},
+	"kuma-cni":   {"Kuma", "migrate-consul-kuma.md"},
+	"consul-cni": {"Consul", "migrate-consul-kuma.md"},
+}
+
 // checkMeshes looks for the plugins of other meshes, and for ambient mode.
 func (r *Report) checkMeshes(c *Cluster) {
 	found := false
 	for _, other := range report.MeshPlugins() {
 		for _, set := range c.running(other) {
 			found = true
-			what, next := "a pod with the proxies of both meshes is not tested", ""
-			if other == linkerdCNI {
-				what, next = "it captures Linkerd's pods", "deploy/guides/migrate-linkerd-cni.md, to capture them instead"
-			}
-			r.add(report.Note, report.OtherMesh, other, next, "it is in namespace %s: %s", set.Namespace, what)
+			guide := migrations[other]
+			r.add(report.Note, report.OtherMesh, other, "deploy/guides/"+guide[1]+", to capture them instead",
+				"it is in namespace %s: it captures %s's pods", set.Namespace, guide[0])
 		}
 	}
 	for _, set := range c.running(report.IstioCNI) {

@@ -46,6 +46,32 @@ func TestOtherMeshes(t *testing.T) {
 	}
 }
 
+// TestConsulPods has a pod of Consul's, whose rules translate queries: its drift is repaired.
+func TestConsulPods(t *testing.T) {
+	t.Parallel()
+	n := newNode()
+	p := n.run(t, "web")
+	sandbox := n.sandboxes["web"]
+	sandbox.Annotations = map[string]string{
+		"consul.hashicorp.com/transparent-proxy-status": "complete",
+		"consul.hashicorp.com/redirect-traffic-config":  `{"ProxyUserID": "5995", "ProxyInboundPort": 20000, "ConsulDNSPort": 8600, "ExcludeUIDs": ["5996"]}`,
+	}
+	n.sandboxes["web"], n.pods["web"] = sandbox, meshed(sandbox)
+	n.pods["web"].Spec.Containers[1] = corev1.Container{Name: "consul-dataplane", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(5995))}}
+	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["consul"],`, 1)
+	g := n.newGuard(t, options{})
+	g.finds(t, report.Captured)
+	p.execute(t, "nft", "flush", "chain", "inet", "capture-cni", "nat_ISTIO_OUTPUT")
+	g.round(t)
+	g.finds(t, report.Captured)
+	if rules := p.list(t); !strings.Contains(rules, "dnat ip to 127.0.0.1:8600") || !strings.Contains(rules, "skuid 5996") {
+		t.Errorf("the rules are not Consul's:\n%s", rules)
+	}
+	if out := g.explain(t, "web"); !strings.Contains(out, "consul.hashicorp.com/redirect-traffic-config: ") {
+		t.Errorf("the explanation lacks the configuration:\n%s", out)
+	}
+}
+
 // TestBesideLinkerd has a pod with the rules of linkerd-cni, alone and next to the plugin's:
 // what the guide on the migration says of both.
 func TestBesideLinkerd(t *testing.T) {

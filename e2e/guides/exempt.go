@@ -12,6 +12,7 @@ const (
 	openShift = "no OpenShift; e2e/cluster/pods.TestMultus and e2e/cluster/pods.TestMultusChain install the chart with Multus on other nodes, deploy.TestSCC renders it"
 	manifest  = "its image is a release's; e2e/cluster/apiserver.TestAPIServer applies the chart's manifest"
 	linkerd   = "Linkerd's charts come from a registry; e2e/cluster/pods.TestOtherSidecars installs the chart with this value"
+	consul    = "Consul's and Kuma's charts come from a registry; e2e/cluster/pods.TestOtherSidecars installs the chart with this value"
 	taints    = "it needs a node with the taint; e2e/cluster/agents.TestTaint and e2e/cluster/agents.TestTaintStays have one"
 )
 
@@ -45,6 +46,13 @@ var exempt = []exemption{
 	{"guides/migrate-linkerd-cni.md", "kubectl capture-cni ", linkerd},
 	{"guides/migrate-linkerd-cni.md", "kubectl -n capture-cni rollout status ", linkerd},
 	{"guides/migrate-linkerd-cni.md", "kubectl -n NAMESPACE rollout restart ", linkerd},
+
+	{"guides/migrate-consul-kuma.md", "helm -n capture-cni ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl -n consul patch daemonset ", consul},
+	{"guides/migrate-consul-kuma.md", "helm -n kuma-system upgrade ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl capture-cni ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl -n capture-cni rollout status ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl -n NAMESPACE rollout restart ", consul},
 
 	{"guides/verify.md", "export ", "the test's release has another signer and registry"},
 	{"guides/verify.md", "make release ", "deploy/release.TestBothArchitectures builds one twice"},

@@ -57,8 +57,8 @@ var ruleMutants = []mutant{
 	{
 		name: "dns-by-ipv6-passes-where-tcp-is-refused",
 		file: "plugin/capture/refuse.go",
-		from: "return b.IPv6 == Refused && b.capturesDNS() }",
-		to:   "return b.IPv6 == Refused && b.capturesDNS() && b.Transparent }",
+		from: "return b.IPv6 == Refused && b.leadsQueries(Redirect, Translate) }",
+		to:   "return b.IPv6 == Refused && b.leadsQueries(Redirect, Translate) && b.Transparent }",
 		by:   by(root, "e2e/traffic", "TestIPv6Refused/DNS"),
 	},
 	{

@@ -42,6 +42,8 @@ func TestTables(t *testing.T) {
 	for _, tt := range []struct{ document, name, table string }{
 		{"annotations.md", "annotations", annotationTable(config.Istio)},
 		{"sidecars.md", "linkerd", annotationTable(config.Linkerd)},
+		{"sidecars.md", "consul", annotationTable(config.Consul)},
+		{"sidecars.md", "kuma", annotationTable(config.Kuma)},
 		{"sidecars.md", "own", annotationTable(config.OwnKeys)},
 		{"configuration.md", "netconf", keyTable()},
 		{"metrics.md", "metrics", metricTable()},

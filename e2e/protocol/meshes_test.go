@@ -51,6 +51,14 @@ func TestMeshes(t *testing.T) {
 	t.Parallel()
 	linkerd := otherSidecar("linkerd-proxy", 2102, map[string]string{"linkerd.io/proxy-version": "edge-26.8.1"})
 	skipping := otherSidecar("linkerd-proxy", 2102, map[string]string{"linkerd.io/proxy-version": "edge-26.8.1", "config.linkerd.io/skip-outbound-ports": "http"})
+	consulAs := func(text string) *corev1.Pod {
+		return otherSidecar("consul-dataplane", 5995, map[string]string{
+			"consul.hashicorp.com/transparent-proxy-status": "enabled", "consul.hashicorp.com/redirect-traffic-config": text,
+		})
+	}
+	consul, portless := consulAs(`{"ProxyUserID": "5995", "ProxyInboundPort": 20000, "ConsulDNSPort": 8600}`), consulAs(`{"ProxyUserID": "5995"}`)
+	kuma := otherSidecar("kuma-sidecar", 5678, map[string]string{"kuma.io/sidecar-injected": "true", "traffic.kuma.io/transparent-proxy-config": "{}"})
+	older := otherSidecar("kuma-sidecar", 5678, map[string]string{"kuma.io/sidecar-injected": "true", "kuma.io/builtin-dns": "enabled"})
 	own := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
 	unknown := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/porxy": "egress"})
 	shared := otherSidecar("egress", 3128, map[string]string{"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129"})
@@ -69,6 +77,12 @@ func TestMeshes(t *testing.T) {
 		"Linkerd, off":                   {linkerd, "", false, 0, ""},
 		"Linkerd, on":                    {linkerd, `"meshes": ["linkerd"],`, true, 0, ""},
 		"a list without a port":          {skipping, `"meshes": ["linkerd"],`, false, 100, `skip-outbound-ports: "http"`},
+		"Consul, off":                    {consul, "", false, 0, ""},
+		"Consul, on":                     {consul, `"meshes": ["consul"],`, true, 0, ""},
+		"Consul without its ports":       {portless, `"meshes": ["consul"],`, false, 100, `ProxyInboundPort is "0": expected a port`},
+		"Kuma, off":                      {kuma, "", false, 0, ""},
+		"Kuma, on":                       {kuma, `"meshes": ["kuma"],`, true, 0, ""},
+		"Kuma before version 3":          {older, `"meshes": ["kuma"],`, false, 100, "traffic.kuma.io/transparent-proxy-config: it is absent"},
 		"keys of our own":                {own, "", true, 0, ""},
 		"keys of our own, off":           {own, `"meshes": ["istio"],`, false, 0, ""},
 		"an unknown key":                 {unknown, "", false, 100, "capture-cni.io/porxy"},
@@ -78,7 +92,7 @@ func TestMeshes(t *testing.T) {
 		"a fence of a mesh that is off":  {fenced, `"meshes": ["istio"],`, false, 101, "capture-cni.io/fence needs a mesh that captures the pod"},
 		"a fence, and NET_RAW":           {raw, "", false, 101, "container web has the capability NET_RAW or NET_ADMIN"},
 		"an exception beyond the limit":  {fenced, `"fenceLimit": [],`, false, 100, "expected an exception within netconf.fenceLimit"},
-		"a list of meshes that is wrong": {linkerd, `"meshes": ["kuma"],`, false, 7, `"meshes" is ["kuma"]`},
+		"a list of meshes that is wrong": {linkerd, `"meshes": ["osm"],`, false, 7, `"meshes" is ["osm"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, host := newNode(t), sandbox(t)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -63,9 +64,13 @@ func (w *world) innocents(f int) []innocent {
 		handOn = to(outside, pod, appPort)
 		handOn.transparent, handOn.mark = true, lab.ProxyMark
 	}
+	itself := service{app2, appPort}
+	if w.mesh == config.Consul { // it captures all but localhost on loopback
+		itself = outbound
+	}
 	all := []innocent{
 		{"localhost", app, to(localhost[f], localhost[f], appPort), service{app2, appPort}},
-		{"the pod itself", app, to(pod, pod, appPort), service{app2, appPort}},
+		{"the pod itself", app, to(pod, pod, appPort), itself},
 		{"an excluded port outside", app, to(pod, outside, excludedPort), service{peer, excludedPort}},
 		{"an excluded port of the pod", peer, to(outside, pod, probePort), service{app2, probePort}},
 		{"the proxy's own connection", proxy, to(pod, outside, peerPort), service{peer, peerPort}},

@@ -77,10 +77,11 @@ func settings(r *rand.Rand) (all []setting) {
 			}
 			add(setting{transparent: transparent, excluded: some(3), cookies: some(4), dropInvalid: some(3), mesh: config.Istio, fenced: true, dns: some(2)})
 		}
-		for _, mesh := range []config.MeshName{config.Linkerd, config.OwnKeys} {
+		for _, mesh := range []config.MeshName{config.Linkerd, config.Consul, config.Kuma, config.OwnKeys} {
 			own := mesh == config.OwnKeys
+			queries := own || mesh == config.Kuma
 			add(setting{cookies: some(4), mesh: mesh})
-			add(setting{cookies: some(4), mesh: mesh, fenced: true, egress: own, dns: own && some(2)})
+			add(setting{cookies: some(4), mesh: mesh, fenced: true, egress: own, dns: queries && some(2)})
 		}
 		add(setting{transparent: some(2), excluded: some(3), mesh: config.Istio, fenced: true, ipv4: true, dns: some(2)})
 	}

@@ -171,6 +171,21 @@ func (s setting) pod() *corev1.Pod {
 		sidecar.Name, sidecar.Env = "linkerd-proxy", []corev1.EnvVar{
 			{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "[::]:15006"}, {Name: "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS", Value: "[::]:15001"},
 		}
+	case config.Consul:
+		pod.Annotations = map[string]string{
+			"consul.hashicorp.com/transparent-proxy-status": "", "consul.hashicorp.com/dual-stack": "true",
+			"consul.hashicorp.com/redirect-traffic-config": fmt.Sprintf(`{"ProxyUserID": "1337", "ProxyInboundPort": 15006, "ConsulDNSPort": 8600,
+				"ExcludeInboundPorts": ["%d", "%d:%d"], "ExcludeOutboundPorts": ["%d"], "ExcludeUIDs": ["5996"]}`, tunnelPort, excludedPort, probePort, excludedPort),
+		}
+		sidecar.Name = "consul-dataplane"
+	case config.Kuma:
+		pod.Annotations = map[string]string{
+			"kuma.io/sidecar-injected": "true",
+			"traffic.kuma.io/transparent-proxy-config": fmt.Sprintf(`{kumaDPUser: 1337, redirect: {dns: {enabled: %v, captureAll: true, port: %d},
+				inbound: {excludePorts: [%d, %d, %d]}, outbound: {excludePorts: [%d], excludePortsForUIDs: ["tcp:%d:2001-5000"]}}}`,
+				s.dns, dnsPort, tunnelPort, excludedPort, probePort, excludedPort, peerPort),
+		}
+		sidecar.Name = "kuma-sidecar"
 	case config.OwnKeys:
 		pod.Annotations = map[string]string{
 			"capture-cni.io/proxy": sidecar.Name, "capture-cni.io/inbound-port": "15006", "capture-cni.io/outbound-port": "15001",
@@ -209,7 +224,7 @@ func (s setting) pod() *corev1.Pod {
 
 // source is where the proxy connects to the application from, under REDIRECT.
 func (s setting) source(f int) netip.Addr {
-	if s.mesh == config.Istio {
+	if s.mesh == config.Istio || s.mesh == config.Kuma {
 		return proxySource[f]
 	}
 	return podAddresses[0][f]

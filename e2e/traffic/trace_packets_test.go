@@ -73,8 +73,11 @@ func (s *shot) met() string {
 }
 
 func verdictOf(t trace.Path) string {
-	if t.Verdict == capture.Return {
+	switch t.Verdict {
+	case capture.Return:
 		return "passes"
+	case capture.Translate:
+		return fmt.Sprintf("redirect %d", t.Decisive.Do.To.Port())
 	}
 	return fmt.Sprintf("%s %d", t.Verdict, t.Port)
 }
@@ -140,7 +143,7 @@ func randomShots(r *rand.Rand, rs capture.Ruleset) (shots []*shot) {
 			s.request.Owner = lab.Owner{UID: pick(r, 1000, 1000, 1000, 0, 1337), GID: pick(r, 1000, 1000, 1000, 0, 5, 1337)}
 			s.request.Mark = pick(r, 0, 0, 0, 7, 1337, 1338)
 			if to.by == "lo" && r.IntN(3) == 0 {
-				from = pick(r, podIP, secondIP, onlyWhere(rs.IPv6 == capture.Captured, proxySource, podIP))
+				from = pick(r, podIP, secondIP, onlyWhere(rs.NeedsProxySource(), proxySource, podIP))
 			}
 		}
 		if mark := s.request.Mark; to.by != "lo" && mark != 0 && uint32(mark) == rs.LocalMark {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
@@ -17,9 +19,10 @@ import (
 )
 
 // tracePods is how many pods TestTrace draws, tracePackets how many packets each of them
-// meets: 3,000 for each backend. Each mutant of the evaluator dies before the tenth pod.
+// meets: 4,000 for each backend. Each mutant of the evaluator dies before the tenth pod.
 const (
 	tracePods    = 30
+	otherPods    = 10 // of other meshes, after them
 	tracePackets = 100
 )
 
@@ -31,10 +34,15 @@ func TestTrace(t *testing.T) {
 		w := newTraceWorld(t)
 		verdicts := map[string]int{}
 		start := time.Now()
-		for n := uint64(0); *soak == 0 && n < tracePods || *soak > 0 && time.Since(start) < *soak; n++ {
+		for n := uint64(0); *soak == 0 && n < tracePods+otherPods || *soak > 0 && time.Since(start) < *soak; n++ {
 			r := rand.New(rand.NewPCG(*seed, n))
 			pod, settings := randomPod(r)
-			if n%5 == 4 {
+			switch {
+			case n%(tracePods+otherPods) >= tracePods:
+				if pod, settings = randomOtherPod(r), linkerdSettings(); n%5 == 4 {
+					fence(pod)
+				}
+			case n%5 == 4:
 				fence(pod).Annotations["capture-cni.io/fence-allow"] = some(r, slices.Clone(randomOpenings)...)
 			}
 			rs := decide(t, pod, settings)
@@ -77,6 +85,19 @@ func TestTrace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// randomOtherPod is one of Consul's or Kuma's, with the ports and the user of Istio's proxy. No
+// client is excluded, because a client whose connection is refused may have any address.
+func randomOtherPod(r *rand.Rand) *corev1.Pod {
+	if r.IntN(2) == 0 {
+		asked := randomKumaPod(r)
+		asked.user, asked.clients = int(istioMesh.ProxyUID), nil
+		return asked.pod()
+	}
+	asked := randomConsulPod(r)
+	asked.ProxyUserID, asked.ProxyInboundPort, asked.ConsulDNSIP, asked.ConsulDNSPort = "1337", int(istioMesh.InboundPort), "", int(istioMesh.DNSPort)
+	return asked.pod()
 }
 
 // randomOpenings are exceptions of a fence, some of which the packets meet.

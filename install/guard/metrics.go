@@ -30,7 +30,7 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
 		pods: f.GaugeVec("pods",
-			"meshed pods, by `state` and `mesh` (istio, linkerd, capture-cni; none: injected later)",
+			"meshed pods, by `state` and `mesh` (a name in `netconf.meshes`; none: injected later)",
 			"state", "mesh"),
 		exempt: f.GaugeVec("exempt_pods",
 			"meshed pods that are exempt from capture, by `cause`", "cause"),

@@ -70,6 +70,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.HopLimit != 0, false, "with hop limit %d", m.HopLimit)
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)
+	test(m.UIDRange != capture.IDRange{}, sent && m.UIDRange.Contains(owner.UID), "sent by uid %d", owner.UID)
 	test(!m.GID.IsZero(), sent && slices.Contains(m.GID.Values, owner.GID), "sent by gid %d", owner.GID)
 	test(m.Mark != 0, m.Mark == p.Mark, "with mark %d", m.Mark)
 	test(m.ExceptMark != 0, m.ExceptMark != p.Mark, "without mark %d", m.ExceptMark)

@@ -64,6 +64,8 @@ func (t Path) verdictWords() string {
 	switch t.Verdict {
 	case capture.Redirect:
 		return fmt.Sprintf("redirected to port %d", t.Port)
+	case capture.Translate:
+		return "translated to " + t.Decisive.Do.Target()
 	case capture.TProxy:
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case capture.Drop:
@@ -143,6 +145,8 @@ func words(do capture.Action) string {
 		return "goes to " + do.Chain + ", and not back"
 	case capture.Redirect:
 		return fmt.Sprintf("redirects to port %d", do.Port)
+	case capture.Translate:
+		return "translates to " + do.Target()
 	case capture.TProxy:
 		return fmt.Sprintf("delivers to port %d with mark %d", do.Port, do.Mark)
 	case capture.SetMark:

@@ -16,7 +16,7 @@ type Path struct {
 	Packet Packet      `json:"packet"`
 	Hooks  []HookTrace `json:"hooks"`
 
-	// Verdict is Redirect, TProxy, Drop, Reject or, for a packet that passes, Return. Port is the port
+	// Verdict is Redirect, Translate, TProxy, Drop, Reject or, for a packet that passes, Return. Port is the port
 	// of Redirect and TProxy.
 	Verdict capture.Verdict `json:"verdict"`
 	Port    uint16          `json:"port,omitempty"`
@@ -89,9 +89,17 @@ func (t *tracer) traverse(hook capture.Hook) {
 	}
 }
 
-// enterLoopback moves a redirected packet to the pod's own address.
+// enterLoopback moves a redirected packet to the pod's own address. One that is translated to
+// another host leaves the pod.
 func (t *tracer) enterLoopback() {
-	if t.trace.Verdict != capture.Redirect {
+	switch to := t.translation(); {
+	case to.Addr().IsLoopback():
+		t.at.To, t.at.Interface = to, loopbackName
+		return
+	case to.IsValid():
+		t.at.To = to
+		return
+	case t.trace.Verdict != capture.Redirect:
 		return
 	}
 	own := netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -99,6 +107,15 @@ func (t *tracer) enterLoopback() {
 		own = netip.IPv6Loopback()
 	}
 	t.at.To, t.at.Interface = netip.AddrPortFrom(own, t.trace.Port), loopbackName
+}
+
+// translation returns where the packet was translated to, the zero value for one that was not.
+func (t *tracer) translation() netip.AddrPort {
+	if t.trace.Verdict != capture.Translate {
+		return netip.AddrPort{}
+	}
+	to := t.trace.Decisive.Do.To
+	return netip.AddrPortFrom(to.Addr(), cmp.Or(to.Port(), t.at.To.Port()))
 }
 
 // evaluate applies a chain, and reports whether the packet leaves the table.
@@ -123,9 +140,9 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 			if t.evaluate(t.rules.Chain(chain.Table, do.Chain)) {
 				return true
 			}
-		case capture.Redirect, capture.TProxy, capture.Drop, capture.Reject:
+		case capture.Redirect, capture.Translate, capture.TProxy, capture.Drop, capture.Reject:
 			t.trace.Verdict, t.trace.Port, t.trace.Decisive = do.Verdict, do.Port, &step
-			t.at.translated = do.Verdict == capture.Redirect
+			t.at.translated = do.Verdict == capture.Redirect || do.Verdict == capture.Translate
 			t.at.connMark = cmp.Or(do.ConnMark, t.at.connMark)
 			return true
 		case capture.SetMark:

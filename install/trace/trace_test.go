@@ -54,6 +54,10 @@ func TestGoldenTraces(t *testing.T) {
 		"fence-captured":        {"fence", outbound("192.0.2.1:0", "198.51.100.1:443", "eth0", anApp)},
 		"fence-exception":       {"fence-openings", packetOver(capture.UDP, outbound("", "10.96.0.10:53", "eth0", anApp))},
 		"fence-inbound-tcp":     {"fence-own-egress", inbound("[2001:db8::9]:50000", "[2001:db8::3]:8080")},
+		"translated":            {"consul", packetOver(capture.UDP, outbound("127.0.0.1:0", "127.0.0.1:53", "lo", anApp))},
+		"translated-elsewhere":  {"consul-dns", outbound("", "198.51.100.1:53", "eth0", anApp)},
+		"exempt-uid":            {"consul-dual-stack", outbound("", "[2001:db8::9]:80", "eth0", &trace.Owner{UID: 1000650001})},
+		"exempt-uid-range":      {"kuma-exempt", packetOver(capture.UDP, outbound("", "198.51.100.1:53", "eth0", anApp))},
 		"fence-inbound-udp":     {"fence", packetOver(capture.UDP, inbound("198.51.100.1:50000", "192.0.2.1:8080"))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,6 +216,9 @@ func TestTraceMeets(t *testing.T) {
 		"has left by lo":             {over, capture.Prerouting, capture.Match{ToLo: true}, false},
 		"of root":                    {over, capture.Output, capture.Match{UID: root}, true},
 		"of root, when it has come":  {over, capture.Prerouting, capture.Match{UID: root}, false},
+		"of a user in the range":     {outbound("", "[2001:db8::1]:80", "lo", anApp), capture.Output, capture.Match{UIDRange: capture.IDRange{First: 999, Last: 1000}}, true},
+		"of a user before the range": {outbound("", "[2001:db8::1]:80", "lo", anApp), capture.Output, capture.Match{UIDRange: capture.IDRange{First: 1001, Last: 1002}}, false},
+		"of a user after the range":  {outbound("", "[2001:db8::1]:80", "lo", anApp), capture.Output, capture.Match{UIDRange: capture.IDRange{First: 1, Last: 999}}, false},
 		"of a user that is unknown":  {out, capture.Output, capture.Match{UID: root}, false},
 		"of a group that is unknown": {out, capture.Output, capture.Match{GID: root}, false},
 		"without a mark":             {out, capture.Output, capture.Match{ExceptConnMark: 9}, true},

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -72,6 +73,28 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 		return List[uint32]{}
 	}
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
+}
+
+// exemptMatches returns a match, or one for each family, on each part of what is exempt.
+func (in *Intent) exemptMatches() (matches []Match) {
+	for i, e := range in.Exempt {
+		m := Match{Protocol: e.Protocol, DstPort: named(fmt.Sprint("exempt_ports_", i), e.Ports)}
+		if e.UIDs != nil && e.UIDs.First == e.UIDs.Last {
+			m.UID = one(e.UIDs.First)
+		} else if e.UIDs != nil {
+			m.UIDRange = *e.UIDs
+		}
+		if len(e.Ranges) == 0 {
+			matches = append(matches, m)
+			continue
+		}
+		for _, family := range []Family{IPv4, IPv6} {
+			if m.Dst = ranges(fmt.Sprint("exempt_ranges_", i), e.Ranges, family); !m.Dst.IsZero() {
+				matches = append(matches, m)
+			}
+		}
+	}
+	return matches
 }
 
 // empty reports whether a match tests at most the packet's family and protocol. A match with only empty

@@ -48,6 +48,9 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	d.checkRuntimeClass()
 	intent := chosen.read(&d)
 	d.readFence(&intent)
+	if len(intent.Exempt) > maxExempt {
+		d.fault(chosen.whole, pod.Annotations[chosen.whole], "expected at most %d exempt users and tuples, got %d", maxExempt, len(intent.Exempt))
+	}
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults
 	}

@@ -2,6 +2,8 @@
 
 package capture
 
+import "slices"
+
 const portDNS = 53
 
 // zoneQueries is the conntrack zone of captured queries. The application's query, and the query that
@@ -14,12 +16,19 @@ func dns(protocol Protocol) Match {
 	return Match{Protocol: protocol, DstPort: one(PortRange{portDNS, portDNS})}
 }
 
+// leadsQueries reports whether a rule about the pod's queries over UDP has one of the verdicts.
+func (b *builder) leadsQueries(verdicts ...Verdict) bool {
+	return slices.ContainsFunc(b.outbound, func(c Chain) bool {
+		return slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Match.Protocol == UDP && slices.Contains(verdicts, r.Do.Verdict) })
+	})
+}
+
 // dnsZones assigns the zone to the UDP queries that nat captures, before conntrack sees them. No rule
 // matches answers or forwarded packets, because SetZone sets the zone of packets from an entry's
 // client, and conntrack finds answers by itself. So an answer that a server in the pod sends to port 53
 // is not treated as a query.
 func (b *builder) dnsZones() {
-	if !b.capturesDNS() {
+	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
 		return
 	}
 	queries := dns(UDP)
@@ -28,6 +37,11 @@ func (b *builder) dnsZones() {
 
 	b.chain(Raw, chainOutputDNS)
 	b.exempt(Match{Out: b.excludedInterfaces()}, "excluded interface")
+	for _, m := range b.exemptMatches() {
+		if m.Protocol != TCP {
+			b.exempt(m, "exempt")
+		}
+	}
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.exempt(Match{GID: given(b.ProxyGID)}, "sent by the proxy's group")
 	b.exempt(Match{GID: b.excludedOwnerGroups()}, "excluded group")

@@ -101,6 +101,9 @@ func (m *mesh) keyOf(pod Pod, list string) string {
 	if strings.HasPrefix(list, listFence) {
 		return annotationFenceAllow
 	}
+	if m.whole != "" {
+		return m.whole
+	}
 	for _, key := range m.lists[list] {
 		if _, ok := pod.Annotations[key]; ok {
 			return key

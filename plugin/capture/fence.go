@@ -78,6 +78,12 @@ func (d *decider) readFence(in *Intent) {
 		in.Fence.Openings = append(in.Fence.Openings, Opening{Opening: o})
 	}
 	d.checkFencedContainers()
+	for _, t := range in.Translations {
+		if !t.To.Addr().IsLoopback() {
+			d.refuse("%s: the mesh leads queries to %s, outside the pod and past the proxy: use a resolver on localhost, or no fence",
+				annotationFence, t.To.Addr())
+		}
+	}
 	if value == "strict" {
 		d.checkNoExclusions(*in)
 	}
@@ -116,6 +122,7 @@ func (d *decider) checkNoExclusions(in Intent) {
 	more("clients' ranges", without(in.ExcludeInboundRanges, own.ExcludeInboundRanges))
 	more("outbound ports", without(in.ExcludeOutboundPorts, own.ExcludeOutboundPorts))
 	more("outbound ranges", without(in.ExcludeOutboundRanges, own.ExcludeOutboundRanges))
+	more("users, ports or destinations", len(in.Exempt) > 0)
 	more("interfaces", len(in.ExcludeInterfaces) > 0)
 	more("groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0)
 	if len(found) > 0 {

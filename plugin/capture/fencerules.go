@@ -157,7 +157,7 @@ func (b *builder) fenceFlow(f flow, name string, refused Action) {
 			switch {
 			case m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0:
 				continue
-			case r.Do.Verdict == Redirect || r.Do == toInbound || r.Do == toOutbound:
+			case r.Do.translates() || r.Do == toInbound || r.Do == toOutbound:
 				r.Do = refused
 			case r.Do.Chain != "":
 				reached[r.Do.Chain] = true

@@ -2,6 +2,8 @@
 
 package capture
 
+import "strings"
+
 // flow is a mesh's complete policy for one hook, as chains of nat. The first rule that matches a packet
 // decides, and packets that no rule matches pass. The first chain has no name in a flow, because it is
 // the chain that the hook's packets enter.
@@ -19,6 +21,9 @@ var (
 )
 
 func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNSPort} }
+
+// translates reports whether nat changes the destination of matching packets.
+func (do Action) translates() bool { return do.Verdict == Redirect || do.Verdict == Translate }
 
 // gotoChain continues in another chain. The packet does not return to this chain.
 func gotoChain(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
@@ -38,6 +43,27 @@ func (f *flow) add(m Match, do Action, why string) {
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)
+	}
+}
+
+// exemptTraffic has what is exempt pass.
+func (f *flow) exemptTraffic(in *Intent) {
+	for _, m := range in.exemptMatches() {
+		f.exempt(m, "exempt")
+	}
+}
+
+// translate leads queries to other servers.
+func (f *flow) translate(in *Intent) {
+	for _, t := range in.Translations {
+		m := Match{Dst: given(t.From)}
+		if m.Dst.IsZero() {
+			m.Family = FamilyOf(t.To.Addr())
+		}
+		for _, protocol := range []Protocol{TCP, UDP} {
+			m.Protocol, m.DstPort = protocol, dns(protocol).DstPort
+			f.add(m, Action{Verdict: Translate, To: t.To}, "DNS over "+strings.ToUpper(string(protocol)))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package capture
 
 import (
 	"errors"
+	"iter"
 	"strings"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -27,9 +28,12 @@ func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	var values []T
+	return parseElements(strings.SplitSeq(text, ","), parse)
+}
+
+func parseElements[T any](elements iter.Seq[string], parse parser[T]) (values []T, err error) {
 	var faults []string
-	for element := range strings.SplitSeq(text, ",") {
+	for element := range elements {
 		value, err := parse(strings.TrimSpace(element))
 		if err != nil {
 			faults = append(faults, err.Error())
@@ -75,6 +79,9 @@ const (
 
 	// maxElements limits all lists of a pod together.
 	maxElements = 20_000
+
+	// maxExempt limits rules that no set can shorten; see nfnetlink.MaxOurRules.
+	maxExempt = 500
 )
 
 // withinLimits reports whether a list may be parsed. If it may not, withinLimits adds a fault.

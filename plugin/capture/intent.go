@@ -54,7 +54,27 @@ type Intent struct {
 	OwnerGroups        []uint32
 	ExcludeOwnerGroups []uint32
 
+	// Exempt is what is not captured, whatever captures it otherwise.
+	Exempt []Exempt `json:",omitzero"`
+
+	// Translations lead queries to other servers than the proxy's DNSPort.
+	Translations []Translation `json:",omitzero"`
+
 	DropInvalid bool
 
 	Fence *Fence `json:",omitzero"` // nil for a pod without a fence
+}
+
+// Exempt is some of what the pod's processes send. A field that is not set is any; one is set.
+type Exempt struct {
+	Protocol Protocol // needed for Ports
+	Ports    []PortRange
+	UIDs     *IDRange
+	Ranges   []netip.Prefix // of destinations
+}
+
+// Translation leads queries over UDP and TCP to a server. A port of 0 is that of the query.
+type Translation struct {
+	From netip.Prefix // the servers that the queries are for; the zero value is any of To's family
+	To   netip.AddrPort
 }

@@ -23,6 +23,7 @@ type mesh struct {
 
 	// These fields say which keys are read.
 	annotations []Annotation        // those that decide about capture
+	whole       string              // the annotation that contains all lists, or ""
 	lists       map[string][]string // maps the name of a list to the annotations that contain it
 	prefix      string              // unknown keys with this prefix are kept, too, for a warning or a fault
 	byAuthor    bool                // the pod's author writes the keys, not an injector
@@ -46,7 +47,7 @@ type mesh struct {
 }
 
 // meshes contains every mesh, in the order in which choose tries them. Only tests add another mesh.
-var meshes = []*mesh{istio(), linkerd(), ownKeys()}
+var meshes = []*mesh{istio(), linkerd(), consul(), kuma(), ownKeys()}
 
 // meshOf returns the mesh with this name, which must be one of config.Meshes.
 func meshOf(name config.MeshName) *mesh {

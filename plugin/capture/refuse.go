@@ -16,7 +16,7 @@ func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.captures
 
 // refusesDNS reports whether the rules refuse the pod's UDP queries over IPv6. TCP queries over IPv6
 // are refused like any other TCP.
-func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.capturesDNS() }
+func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.leadsQueries(Redirect, Translate) }
 
 // jumpToSYN adds a rule by which SYNs enter ISTIO_SYN.
 func (b *builder) jumpToSYN() {
@@ -33,12 +33,12 @@ var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
 // redirect. It omits rules about UDP, except those about queries over IPv6 that are refused.
 func (b *builder) refusal(r Rule) (Rule, bool) {
 	if r.Match.Protocol == UDP {
-		if b.chains[len(b.chains)-1].Table != Filter || !b.refusesDNS() {
+		if b.chains[len(b.chains)-1].Table != Filter || !b.refusesDNS() || r.Match.OnlyFamily() == IPv4 {
 			return r, false
 		}
 		r.Match.Family = IPv6
 	}
-	if r.Do == toInbound || r.Do == toOutbound || r.Do.Verdict == Redirect {
+	if r.Do == toInbound || r.Do == toOutbound || r.Do.translates() {
 		r.Do = refuse
 	}
 	return r, true

@@ -69,7 +69,7 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 			if rule.Match.Protocol == capture.UDP || rs.IPv6 == capture.Refused && rule.Match.OnlyFamily() == capture.IPv6 {
 				continue
 			}
-			if slices.Contains([]string{"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE"}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect {
+			if slices.Contains([]string{"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE"}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect || rule.Do.Verdict == capture.Translate {
 				rule.Do = capture.Action{Verdict: "captures"}
 			}
 			text, err := json.Marshal(rule)

@@ -77,7 +77,7 @@ func Rules(in Intent) Ruleset {
 	}
 	b.baseChainWithoutIPv6(NAT, Output)
 	b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
-	if b.capturesDNS() {
+	if b.leadsQueries(Redirect, Translate) {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
 	}
 	if b.hasInbound() {

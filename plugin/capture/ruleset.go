@@ -90,6 +90,7 @@ type Match struct {
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
+	UIDRange IDRange            `json:",omitzero"` // of the socket's owner; the zero value is any
 
 	ICMPTypes TypeRange `json:",omitzero"` // of ICMP or ICMPv6, which Protocol names
 	HopLimit  uint8     `json:",omitzero"` // of IPv6; 0 is any
@@ -121,10 +122,7 @@ func (m Match) OnlyFamily() Family {
 		if len(list.Values) == 0 {
 			continue
 		}
-		if list.Values[0].Addr().Is4() {
-			return IPv4
-		}
-		return IPv6
+		return FamilyOf(list.Values[0].Addr())
 	}
 	switch m.Protocol {
 	case ICMP:
@@ -162,6 +160,14 @@ const (
 	IPv6 Family = "ipv6"
 )
 
+// FamilyOf returns the family of an address.
+func FamilyOf(address netip.Addr) Family {
+	if address.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
 // Protocol is a transport protocol; the zero value is any.
 type Protocol string
 
@@ -172,6 +178,12 @@ const (
 	ICMPv6 Protocol = "ipv6-icmp"
 )
 
+// IDRange is the uids from First to Last.
+type IDRange struct{ First, Last uint32 }
+
+// Contains reports whether a uid is in the range.
+func (r IDRange) Contains(uid uint32) bool { return r.First <= uid && uid <= r.Last }
+
 // TypeRange contains the ICMP types from First to Last. The zero value means any type.
 type TypeRange struct{ First, Last uint8 }
 
@@ -179,12 +191,13 @@ type TypeRange struct{ First, Last uint8 }
 type Verdict string
 
 const (
-	Return   Verdict = "return"   // to the calling chain
-	Jump     Verdict = "jump"     // to Chain, from which the packet can return
-	Goto     Verdict = "goto"     // to Chain, from which the packet does not return
-	Redirect Verdict = "redirect" // to Port of this host
-	Drop     Verdict = "drop"
-	Reject   Verdict = "reject" // with a TCP reset; in table filter
+	Return    Verdict = "return"    // to the calling chain
+	Jump      Verdict = "jump"      // to Chain, from which the packet can return
+	Goto      Verdict = "goto"      // to Chain, from which the packet does not return
+	Redirect  Verdict = "redirect"  // to Port of this host
+	Translate Verdict = "translate" // to To, an address of the packet's family
+	Drop      Verdict = "drop"
+	Reject    Verdict = "reject" // with a TCP reset; in table filter
 
 	// TProxy delivers the packet, without changing its addresses, to the socket of its connection, or
 	// to the socket that listens at Port. It sets Mark and ConnMark, and leaves the table. If this
@@ -200,10 +213,11 @@ const (
 // Action is a verdict with its target.
 type Action struct {
 	Verdict Verdict
-	Chain   string `json:",omitzero"` // of Jump and Goto, in the same table
-	Port    uint16 `json:",omitzero"` // of Redirect and TProxy
-	Mark    uint32 `json:",omitzero"` // of TProxy, SetMark and SetConnMark
-	Zone    uint16 `json:",omitzero"` // of SetZone
+	Chain   string         `json:",omitzero"` // of Jump and Goto, in the same table
+	Port    uint16         `json:",omitzero"` // of Redirect and TProxy
+	Mark    uint32         `json:",omitzero"` // of TProxy, SetMark and SetConnMark
+	Zone    uint16         `json:",omitzero"` // of SetZone
+	To      netip.AddrPort `json:",omitzero"` // of Translate; port 0 leaves the packet's
 
 	ConnMark uint32 `json:",omitzero"` // mark of the connection, of TProxy
 }

@@ -72,6 +72,8 @@ func (do Action) text(table Table) string {
 		return fmt.Sprintf("%s %s", do.Verdict, NFTChain(table, do.Chain))
 	case Redirect:
 		return fmt.Sprintf("redirect to :%d", do.Port)
+	case Translate:
+		return fmt.Sprintf("dnat %s to %s", map[Family]string{IPv4: "ip", IPv6: "ip6"}[FamilyOf(do.To.Addr())], do.Target())
 	case TProxy:
 		return fmt.Sprintf("tproxy to :%d meta mark set %d ct mark set %d accept", do.Port, do.Mark, do.ConnMark)
 	case SetMark:
@@ -84,6 +86,14 @@ func (do Action) text(table Table) string {
 		return "reject with tcp reset"
 	}
 	return string(do.Verdict)
+}
+
+// Target returns where Translate leads to, as all programs spell it.
+func (do Action) Target() string {
+	if do.To.Port() == 0 {
+		return do.To.Addr().String()
+	}
+	return do.To.String()
 }
 
 // words returns the conditions of a match as text, in the order in which netfilter tests them.
@@ -110,6 +120,7 @@ func (m Match) words() []string {
 		add(true, "%s dport %s", m.Protocol, operand(m.DstPort))
 	}
 	add(!m.UID.IsZero(), "meta skuid %s", operand(m.UID))
+	add(m.UIDRange != IDRange{}, "meta skuid %d-%d", m.UIDRange.First, m.UIDRange.Last)
 	add(!m.GID.IsZero(), "meta skgid %s", operand(m.GID))
 	add(m.Mark != 0, "meta mark %d", m.Mark)
 	add(m.ExceptMark != 0, "meta mark != %d", m.ExceptMark)

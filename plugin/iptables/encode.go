@@ -109,6 +109,9 @@ func matchArguments(m capture.Match) []string {
 	}
 	times(portArguments(m))
 	times(options(" -m owner --uid-owner %d", m.UID.Values))
+	if m.UIDRange != (capture.IDRange{}) {
+		times([]string{fmt.Sprintf(" -m owner --uid-owner %d-%d", m.UIDRange.First, m.UIDRange.Last)})
+	}
 	times(options(" -m owner --gid-owner %d", m.GID.Values))
 	if state := stateArguments(m); state != "" {
 		times([]string{state})
@@ -175,6 +178,8 @@ func targetArguments(do capture.Action) string {
 		return "-g " + do.Chain
 	case capture.Redirect:
 		return fmt.Sprintf("-j REDIRECT --to-ports %d", do.Port)
+	case capture.Translate:
+		return "-j DNAT --to-destination " + do.Target()
 	case capture.TProxy:
 		return fmt.Sprintf("-j TPROXY --on-port %d --tproxy-mark %d", do.Port, do.Mark)
 	case capture.SetMark:

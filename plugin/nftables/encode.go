@@ -15,7 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// register is the only register that our rules use, because each match loads one value and compares it.
+// register is the register that our rules use, because each match loads one value and compares it. Only
+// a translation uses the next register, too.
 const register = 1
 
 // encodeRule returns the kernel's expressions for a rule, in the order of Ruleset.String.
@@ -38,6 +39,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.icmpTypes(m.ICMPTypes)
 	e.ports(m.DstPort)
 	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
+	e.uidRange(m.UIDRange)
 	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
 	e.number(m.Mark != 0, meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
 	e.number(m.ExceptMark != 0, meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
@@ -114,11 +116,11 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 		return
 	}
 	first := list.Values[0]
-	family, load := capture.IPv4, payload(expr.PayloadBaseNetworkHeader, at.ipv4, 4)
+	load := payload(expr.PayloadBaseNetworkHeader, at.ipv4, 4)
 	if !first.Addr().Is4() {
-		family, load = capture.IPv6, payload(expr.PayloadBaseNetworkHeader, at.ipv6, 16)
+		load = payload(expr.PayloadBaseNetworkHeader, at.ipv6, 16)
 	}
-	e.family(family)
+	e.family(capture.FamilyOf(first.Addr()))
 	if len(list.Values) > 1 || first.IsSingleIP() {
 		encodeList(e, list, load)
 		return
@@ -135,6 +137,15 @@ func (e *encoder) ports(list capture.List[capture.PortRange]) {
 		return
 	}
 	e.add(destinationPort, compare(expr.CmpOpGte, key(list.Values[0].First)), compare(expr.CmpOpLte, key(list.Values[0].Last)))
+}
+
+// uidRange compares bytes, so the kernel puts the uid into their order.
+func (e *encoder) uidRange(r capture.IDRange) {
+	if r != (capture.IDRange{}) {
+		first, last := binaryutil.BigEndian.PutUint32(r.First), binaryutil.BigEndian.PutUint32(r.Last)
+		e.add(meta(expr.MetaKeySKUID), &expr.Byteorder{SourceRegister: register, DestRegister: register, Op: expr.ByteorderHton, Len: 4, Size: 4},
+			compare(expr.CmpOpGte, first), compare(expr.CmpOpLte, last))
+	}
 }
 
 func (e *encoder) icmpTypes(types capture.TypeRange) {
@@ -217,6 +228,8 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 		e.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: target})
 	case capture.Redirect:
 		e.load(key(do.Port), &expr.Redir{RegisterProtoMin: register})
+	case capture.Translate:
+		e.translate(do.To)
 	case capture.TProxy:
 		e.load(key(do.Port), &expr.TProxy{RegPort: register})
 		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
@@ -230,6 +243,17 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 		zone := binaryutil.NativeEndian.PutUint16(do.Zone)
 		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true, Direction: directionOriginal})
 	}
+}
+
+// translate needs a second register, for the port.
+func (e *encoder) translate(to netip.AddrPort) {
+	family := nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())]
+	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(family), RegAddrMin: register}
+	if to.Port() != 0 {
+		nat.RegProtoMin = register + 1
+		e.add(&expr.Immediate{Register: register + 1, Data: key(to.Port())})
+	}
+	e.load(to.Addr().AsSlice(), nat)
 }
 
 // load puts a value into the register, for the expression use.

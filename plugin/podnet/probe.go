@@ -19,7 +19,8 @@ type Probed struct {
 }
 
 // Probe checks that kernel and host support a backend, by applying rules with every expression to a
-// scratch namespace. If transparent is set, it uses only the rules of TPROXY. The host's programs are
+// scratch namespace, except for translations and ranges of uids, which only some pods of Consul and Kuma
+// need. If transparent is set, it uses only the rules of TPROXY. The host's programs are
 // in the file system at root, or in this process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
@@ -45,7 +46,7 @@ func fullIntent(transparent bool) capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		Mesh: config.Meshes()[0], // the rules of this mesh have the expressions of all others
+		Mesh: config.Meshes()[0], // the rules of this mesh have nearly all expressions; see Probe
 		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),

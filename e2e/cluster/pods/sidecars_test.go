@@ -14,7 +14,7 @@ import (
 )
 
 // everyMesh is the setting with which pods of every mesh are captured.
-const everyMesh = "netconf.meshes={istio,linkerd,capture-cni}"
+const everyMesh = "netconf.meshes={istio,linkerd,consul,kuma,capture-cni}"
 
 // sidecarOf adds a stand-in for a proxy, in a container of this name and uid.
 func sidecarOf(pod *corev1.Pod, name string, uid int64, native bool) *corev1.Container {

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+const (
+	annotationConsul          = "consul.hashicorp.com/"
+	annotationConsulStatus    = annotationConsul + "transparent-proxy-status"
+	annotationConsulConfig    = annotationConsul + "redirect-traffic-config"
+	annotationConsulDualStack = annotationConsul + "dual-stack"
+
+	containerConsulProxy = "consul-dataplane"
+	containerConsulInit  = "consul-connect-inject-init"
+)
+
+// What Consul's injector writes if it has no other values.
+const (
+	consulUID          = 5995
+	consulOutboundPort = 15001
+)
+
+var localhostIPv4 = netip.MustParsePrefix("127.0.0.1/32")
+
+// consul is what Consul's injector writes on Kubernetes, read as consul-cni does with version
+// 0.19 of consul/sdk. Other annotations with Consul's prefix are for the injector.
+// https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label
+func consul() *mesh {
+	return &mesh{
+		name: config.Consul, mark: annotationConsulStatus, container: containerConsulProxy, init: containerConsulInit,
+		annotations: []Annotation{
+			{annotationConsulStatus, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+			{annotationConsulConfig, "JSON of `consul/sdk`", "needed", "ports, uids, destinations and DNS, as the injector writes them"},
+			{annotationConsulDualStack, "`true`, `false`", "`false`", "IPv6 is captured, too, and the DNS server has an IPv6 address"},
+		},
+		whole: annotationConsulConfig, exclusions: []string{annotationConsulConfig},
+		read: readConsul, inbound: consulInbound, outbound: consulOutbound,
+	}
+}
+
+// consulConfig is Consul's configuration, with its names. Those without a use here are about
+// how its own plugin works.
+type consulConfig struct {
+	ConsulDNSIP   string
+	ConsulDNSPort uint16
+
+	ProxyUserID                         string
+	ProxyInboundPort, ProxyOutboundPort uint16
+
+	ExcludeInboundPorts, ExcludeOutboundPorts, ExcludeOutboundCIDRs, ExcludeUIDs []string
+
+	NetNS                              string
+	IptablesProvider, NftablesProvider any
+}
+
+func readConsul(d *decider) Intent {
+	c, mesh := d.consulConfig(), d.settings.Mesh
+	in := Intent{
+		Mesh:           config.Consul,
+		InboundPort:    d.wholePort("ProxyInboundPort", strconv.Itoa(int(c.ProxyInboundPort))),
+		OutboundPort:   cmp.Or(c.ProxyOutboundPort, consulOutboundPort),
+		InboundPorts:   Everything[uint16](),
+		OutboundRanges: Everything[netip.Prefix](),
+		ExcludeInboundPorts: merged(append(
+			wholeList(d, "ExcludeInboundPorts", c.ExcludeInboundPorts, consulPorts), Ports(mesh.ExcludeInboundPorts...)...)),
+		ExcludeOutboundPorts: merged(append(
+			wholeList(d, "ExcludeOutboundPorts", c.ExcludeOutboundPorts, consulPorts), Ports(mesh.ExcludeOutboundPorts...)...)),
+		ExcludeOutboundRanges: disjoint(append(
+			wholeList(d, "ExcludeOutboundCIDRs", c.ExcludeOutboundCIDRs, addressOrRange), mesh.ExcludeOutboundIPRanges...)),
+	}
+	for _, uid := range unique(wholeList(d, "ExcludeUIDs", c.ExcludeUIDs, parseUID)...) {
+		in.Exempt = append(in.Exempt, Exempt{Protocol: TCP, UIDs: &IDRange{uid, uid}})
+	}
+	dualStack := d.consulDualStack()
+	in.Translations = d.consulDNS(c, dualStack)
+
+	d.readWholeProxy(&in, "ProxyUserID", c.ProxyUserID, consulUID)
+	d.families = families{dualStack: dualStack, otherwise: ", " + annotationConsulDualStack + " is not true"}
+	d.warnEarlyContainers(&in, containerConsulInit)
+	d.warnUnknownAnnotations()
+	return in
+}
+
+// consulConfig reads the configuration. A field that it does not know may change what is
+// captured, so it is a fault.
+func (d *decider) consulConfig() (c consulConfig) {
+	text, ok := d.wholeText("the JSON that Consul's injector writes with connectInject.cni.enabled=true")
+	if !ok {
+		return c
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&c)
+	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("text follows it")
+	}
+	if err != nil {
+		d.wholeFault("%w: expected the JSON of a Config of consul/sdk", err)
+	}
+	return c
+}
+
+// consulPorts reads a port, or the first and the last one with a colon or a dash between them.
+// Consul's plugin also reads names of services, as its node spells them.
+func consulPorts(text string) (PortRange, error) {
+	if first, last, isRange := strings.Cut(text, ":"); isRange {
+		text = cmp.Or(first, "0") + "-" + cmp.Or(last, "65535")
+	}
+	return parsePortRange(text)
+}
+
+func (d *decider) consulDualStack() bool {
+	text := d.pod.Annotations[annotationConsulDualStack]
+	if text != "" && text != "true" && text != "false" {
+		d.fault(annotationConsulDualStack, text, "expected true or false")
+	}
+	return text == "true"
+}
+
+// consulDNS returns where queries go: those for any server, or, if there is a port, those for
+// the address that the injector writes into the pod's resolv.conf.
+func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
+	servers := []netip.Addr{localhostIPv4.Addr()}
+	if dualStack {
+		servers = append(servers, localhostIPv6.Addr())
+	}
+	if c.ConsulDNSIP != "" {
+		server, err := netip.ParseAddr(c.ConsulDNSIP)
+		if err != nil || server.Zone() != "" || server.Is4In6() || server.Is6() != dualStack {
+			d.wholeFault("ConsulDNSIP is %s: expected an IPv6 address with %s true, and else an IPv4 address",
+				config.Quoted(c.ConsulDNSIP), annotationConsulDualStack)
+			return nil
+		}
+		if c.ConsulDNSPort == 0 {
+			return []Translation{{To: netip.AddrPortFrom(server, 0)}}
+		}
+		servers = []netip.Addr{server}
+	}
+	if c.ConsulDNSPort == 0 {
+		return nil
+	}
+	for _, server := range servers {
+		list = append(list, Translation{netip.PrefixFrom(server, server.BitLen()), netip.AddrPortFrom(server, c.ConsulDNSPort)})
+	}
+	return list
+}
+
+func consulInbound(in *Intent) (f flow) {
+	f.inboundPorts(in)
+	return f
+}
+
+// consulOutbound has the order of consul/sdk: queries of all users are translated first. Only
+// localhost passes, so that connections to the pod's own addresses are captured on loopback.
+func consulOutbound(in *Intent) (f flow) {
+	f.translate(in)
+	f.exemptTraffic(in)
+	f.excludedRanges(in)
+	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
+	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
+	f.exempt(Match{Dst: one(localhostIPv4)}, "localhost")
+	f.exempt(Match{Dst: one(localhostIPv6)}, "localhost")
+	f.add(Match{Protocol: TCP}, toOutbound, "every other destination")
+	return f
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capture-cni/capture-cni/config"
+)
+
+// wholeText returns the annotation with all that decides about a mesh's pod, and whether it may
+// be parsed. If not, it adds a fault.
+func (d *decider) wholeText(expected string) (text string, ok bool) {
+	if text, ok = d.pod.Annotations[d.mesh.whole]; !ok {
+		d.keyFault(d.mesh.whole, "it is absent: expected "+expected)
+		return "", false
+	}
+	return text, d.withinLimits(d.mesh.whole, text)
+}
+
+// wholeFault adds a fault of a field of this annotation.
+func (d *decider) wholeFault(format string, args ...any) {
+	d.fault(d.mesh.whole, d.pod.Annotations[d.mesh.whole], "%v", fmt.Errorf(format, args...))
+}
+
+// wholeList parses a field that is a list.
+func wholeList[T any](d *decider, field string, list []string, parse parser[T]) []T {
+	values, err := parseElements(slices.Values(list), func(text string) (T, error) { return parse(strings.TrimSpace(text)) })
+	if err != nil {
+		d.wholeFault("%s: %w", field, err)
+	}
+	return values
+}
+
+// wholePorts parses a field that is a list of single ports, and adds others.
+func (d *decider) wholePorts(field string, list []string, others ...uint16) []uint16 {
+	return unique(append(wholeList(d, field, list, config.ParsePort), others...)...)
+}
+
+// wholePort parses a field that is a port of the proxy.
+func (d *decider) wholePort(field, text string) uint16 {
+	port, err := config.ParsePort(text)
+	if err != nil || port == 0 {
+		d.wholeFault("%s is %s: expected a port from 1 to 65535", field, config.Quoted(text))
+	}
+	return port
+}
+
+// readWholeProxy recognizes the proxy by the uid in a field: the mesh's own rules know no other.
+func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32) {
+	uid, err := parseUID(strings.TrimSpace(text))
+	if err == nil && uid == 0 { // root's traffic is never exempt
+		err = errors.New("expected a uid from 1")
+	}
+	if err != nil {
+		d.wholeFault("%s: %w", field, err)
+	}
+	d.proxy.UID = ID{Number: int64(uid)}
+	in.ProxyUID = d.proxyID("uid", Container.uid, 0)
+	d.checkUnknownIDs(in.ProxyUID != meshUID, false)
+}
+
+func parseUID(text string) (uint32, error) {
+	uid, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		err = fmt.Errorf("%s: expected a numeric uid", config.Quoted(text))
+	}
+	return uint32(uid), err
+}
+
+// addressOrRange parses a range, or an address as the range of it alone.
+func addressOrRange(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil {
+		text += fmt.Sprint("/", address.BitLen())
+	}
+	return config.ParsePrefix(text)
+}
