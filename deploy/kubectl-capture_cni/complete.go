@@ -32,7 +32,7 @@ func (o *options) complete(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		switch command.Name() {
-		case "explain", "trace":
+		case "explain", "trace", "traffic":
 			command.ValidArgsFunction = pods
 		case "test", "report":
 			_ = command.RegisterFlagCompletionFunc("nodes", nodes)
