@@ -14,6 +14,7 @@ require (
 	github.com/google/nftables v0.3.0 // encoding expressions
 	github.com/mdlayher/netlink v1.11.2 // encoding attributes
 	github.com/prometheus/client_golang v1.24.0 // metrics
+	github.com/prometheus/common v0.70.0 // the parser of metrics in tests
 	github.com/spf13/cobra v1.10.2 // commands
 	github.com/spf13/pflag v1.0.10 // flags
 	github.com/vishvananda/netlink v1.3.1 // lo, addresses, policy routing
@@ -59,7 +60,6 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
-	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/safchain/ethtool v0.7.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect

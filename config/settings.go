@@ -42,7 +42,7 @@ const (
 	Istio   MeshName = "istio"
 	Linkerd MeshName = "linkerd"
 	Consul  MeshName = "consul"
-	Kuma    MeshName = "kuma" // from version 3
+	Kuma    MeshName = "kuma"        // from version 3
 	OwnKeys MeshName = "capture-cni" // annotations of our own, for any sidecar
 )
 

@@ -187,6 +187,11 @@ var noAlert = map[string]string{
 	"capture_cni_netconf_info":                          "information",
 	"capture_cni_exempt_pods":                           "information: the workload's own choice",
 	"capture_cni_pod_updates_total":                     "a failed update keeps rules that capture; the Event CaptureNote and status name the pod",
+	"capture_cni_connections_total":                     "information: what is exempt is the workload's own choice",
+	"capture_cni_pod_uncaptured_seconds":                "pod_repairs_total, or pods as uncaptured where nothing is repaired",
+	"capture_cni_add_seconds":                           "information",
+	"capture_cni_failed_pods_total":                     "adds_total as failed, of the same pods",
+	"capture_cni_api_answered_timestamp_seconds":        "the control plane's own alerts; a pod that needs the API server is adds_total as lookup",
 }
 
 // TestEveryFaultAlerts wants each metric read by an alert, or a reason why none reads it.

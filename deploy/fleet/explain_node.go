@@ -87,7 +87,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		container = GuardContainer
 	}
 	found := AgentEvidence{Agent: agent.name, Container: container}
-	if err := x.ask(ctx, *agent, container, &found.Answer, namespace+"/"+name); err != nil {
+	if err := x.ask(ctx, *agent, container, &found.Answer, "explain", "--output=json", namespace+"/"+name); err != nil {
 		node := cmp.Or(e.Evidence.Node, &NodeEvidence{})
 		e.missing("agent "+agent.name+", container "+container, x.withVersions(err, node.Version).Error())
 	} else {
@@ -96,10 +96,9 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	return agent.guarded
 }
 
-// ask executes explain in a container of the agent's pod, and decodes the answer.
+// ask executes a command of the agent's program in a container of its pod, and decodes the answer.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
-	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, report.MaxExplanation,
-		append([]string{"explain", "--output=json"}, args...)...)
+	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, report.MaxExplanation, args...)
 	if err != nil {
 		return err
 	}

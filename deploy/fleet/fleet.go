@@ -93,6 +93,7 @@ type Pod struct {
 	Node      string                 `json:"node"`
 	State     report.Code            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
+	Rules     int                    `json:"rules,omitempty"`     // version of the pod's rules; 0 if unknown
 	Failure   string                 `json:"failure,omitempty"`   // error of the last ADD, if the pod has not started and an Event contains it
 	IstioInit bool                   `json:"istioInit,omitempty"` // the pod has an init container istio-init
 	Next      string                 `json:"nextStep,omitempty"`

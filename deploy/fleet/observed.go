@@ -54,7 +54,7 @@ func (o *observed) fleet() *Fleet {
 		}
 		if o.podsFault != nil {
 			for _, pod := range pods.Named {
-				f.addPod(Pod{Namespace: pod.Namespace, Name: pod.Name, Node: name, State: pod.State, Cause: pod.Cause})
+				f.addPod(Pod{Namespace: pod.Namespace, Name: pod.Name, Node: name, State: pod.State, Cause: pod.Cause, Rules: pod.Rules})
 			}
 		}
 	}
@@ -131,6 +131,7 @@ func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.Named
 		Node:      pod.node,
 		State:     named.State,
 		Cause:     named.Cause,
+		Rules:     named.Rules,
 		IstioInit: pod.istioInit,
 	}
 	switch {

@@ -20,12 +20,14 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 	if err != nil {
 		return report.Trace{}, err
 	}
-	agent, err := x.guardOf(ctx, pod)
+	const otherwise = ": trace its manifest with capture-cni-node render --pod FILE --to"
+	agent, err := x.guardOf(ctx, pod, otherwise)
 	if err != nil {
 		return report.Trace{}, fmt.Errorf("tracing a packet of pod %s/%s: %w", namespace, name, err)
 	}
 	var traced report.Trace
-	if err := x.ask(ctx, *agent, GuardContainer, &traced, append([]string{namespace + "/" + name}, flags...)...); err != nil {
+	asked := append([]string{"explain", "--output=json", namespace + "/" + name}, flags...)
+	if err := x.ask(ctx, *agent, GuardContainer, &traced, asked...); err != nil {
 		lease, _ := read(ctx, x.Client, "Lease", x.Namespace, pod.Spec.NodeName, &coordination.Lease{}) // only the version is needed
 		node := newObserved(x.Namespace).node(pod.Spec.NodeName, agent, lease)
 		return traced, x.withVersions(err, node.Version)
@@ -34,7 +36,7 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 }
 
 // guardOf returns the agent on a pod's node, and an error if the agent has no guard.
-func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error) {
+func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod, otherwise string) (*Agent, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")
 	}
@@ -48,8 +50,7 @@ func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod) (*Agent, error)
 	case agent == nil:
 		return nil, fmt.Errorf("no agent of namespace %s runs on its node %s", x.Namespace, pod.Spec.NodeName)
 	case !agent.guarded:
-		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend): "+
-			"trace its manifest with capture-cni-node render --pod FILE --to", pod.Spec.NodeName)
+		return nil, fmt.Errorf("the agent on its node %s has no guard (guard.enabled, netconf.backend)%s", pod.Spec.NodeName, otherwise)
 	}
 	return agent, nil
 }

@@ -34,7 +34,7 @@ func (o *options) complete(root *cobra.Command) {
 		switch command.Name() {
 		case "check":
 			command.ValidArgsFunction = nil // files
-		case "explain", "trace":
+		case "explain", "trace", "traffic":
 			command.ValidArgsFunction = pods
 		case "test", "report":
 			_ = command.RegisterFlagCompletionFunc("nodes", nodes)

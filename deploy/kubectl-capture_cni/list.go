@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,8 @@ func listCommand(o *options) *cobra.Command {
 		Short: "List the pods of the mesh that are not captured as desired",
 		Long: `List the pods of the mesh that are not captured as desired, with their states as
 the agents published them, and the next step for each. With --namespace, those of one
-namespace. The exit status is 0 also if there are any.
+namespace. With -o wide, the version of each pod's rules. The exit status is 0 also if
+there are any.
 
 It reads the same as status, and nothing on the nodes.`,
 		Args: cobra.NoArgs,
@@ -39,7 +41,7 @@ It reads the same as status, and nothing on the nodes.`,
 				namespace = ""
 			}
 			list := podList{f.Unknown, f.Notes, s.of(f.Pods, namespace)}
-			return write(o, command.OutOrStdout(), list, outcome(true, len(f.Unknown)), writeList)
+			return write(o, command.OutOrStdout(), list, outcome(true, len(f.Unknown)), o.writeList)
 		}),
 	}
 	flags := command.Flags()
@@ -74,17 +76,21 @@ type podList struct {
 	Pods    []fleet.Pod `json:"pods"`
 }
 
-func writeList(out io.Writer, list podList) {
+func (o *options) writeList(out io.Writer, list podList) {
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(out, "No pods found.")
 	}
-	writePods(out, groups(list.Pods, func(p fleet.Pod) string { return p.Namespace + "/" + p.Name }))
+	writePods(out, groups(list.Pods, func(p fleet.Pod) string { return p.Namespace + "/" + p.Name }), o.output == "wide")
 	writeNotes(out, list.Unknown, list.Notes)
 	writeCodesPage(out, len(list.Pods)+len(list.Unknown)+len(list.Notes) > 0)
 }
 
-func writePods(out io.Writer, pods []group[fleet.Pod]) {
+// writePods writes a table of pods, which is wide with the versions of their rules.
+func writePods(out io.Writer, pods []group[fleet.Pod], wide bool) {
 	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "NODE", "STATE", "CAUSE"}}
+	if wide {
+		rows.header = slices.Insert(rows.header, 5, "RULES")
+	}
 	for _, alike := range pods {
 		pod, node := alike[0], alike[0].Node
 		nodes := map[string]bool{}
@@ -94,7 +100,11 @@ func writePods(out io.Writer, pods []group[fleet.Pod]) {
 		if len(nodes) > 1 {
 			node = fmt.Sprintf("%d nodes", len(nodes))
 		}
-		rows.add(pod.Namespace, pod.Name+alike.more(), string(pod.Mesh), node, string(pod.State), causeOf(pod))
+		cells := []string{pod.Namespace, pod.Name + alike.more(), string(pod.Mesh), node, string(pod.State), causeOf(pod)}
+		if wide {
+			cells = slices.Insert(cells, 5, strings.TrimPrefix(fmt.Sprint("v", pod.Rules), "v0"))
+		}
+		rows.add(cells...)
 		rows.next(pod.Namespace+"/"+pod.Name, pod.Next)
 	}
 	rows.writeBelow(out)

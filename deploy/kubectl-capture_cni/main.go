@@ -95,7 +95,7 @@ func root(warnings io.Writer) *cobra.Command {
 Exit status: 0 if all is well, 1 if something needs attention, 2 if the command
 could not find out. The chart's ClusterRole and Role capture-cni-operator have the
 permissions for status and list. Role capture-cni-operator-exec has the additional ones
-for explain, trace and report; ClusterRole capture-cni-operator-test
+for explain, trace, traffic and report; ClusterRole capture-cni-operator-test
 (testRole.enabled=true) has those for test.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return o.check(command.Name()) },
@@ -105,7 +105,7 @@ for explain, trace and report; ClusterRole capture-cni-operator-test
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
 	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test and check, junit; empty: a table")
-	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o),
+	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), trafficCommand(o),
 		checkCommand(o), precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
 	o.complete(command)
 	const inherited = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"

@@ -33,7 +33,7 @@ func TestCommands(t *testing.T) {
 	}
 	flags := map[string]string{
 		"list": "all-namespaces exempt istio-init outdated uncaptured", "status": "timeout wait", "report": "file nodes",
-		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "precheck": "", "version": "", "check": "netconf",
+		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "traffic": "", "precheck": "", "version": "", "check": "netconf",
 	}
 	for _, command := range whole.Commands() {
 		name, named := command.Name(), slices.Contains([]string{"check", "explain", "trace"}, command.Name())
@@ -44,7 +44,7 @@ func TestCommands(t *testing.T) {
 		if command.Short == "" || command.Long == "" && name != "version" || command.Example == "" && slices.Contains([]string{"check", "test", "trace"}, name) {
 			t.Errorf("%s has no help", name)
 		}
-		if none, one := command.Args(command, nil), command.Args(command, []string{"a"}); (none != nil) != named || (one == nil) != named {
+		if none, one := command.Args(command, nil), command.Args(command, []string{"a"}); (none != nil) != named || (one == nil) != (named || name == "traffic") {
 			t.Errorf("%s: without arguments %v, with one %v", name, none, one)
 		}
 		var found []string

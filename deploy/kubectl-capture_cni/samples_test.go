@@ -37,7 +37,7 @@ func sampleCluster(t *testing.T) *cluster {
 		Named: []report.NamedPod{
 			{Namespace: "shop", Name: "cart", State: report.Uncaptured},
 			{Namespace: "shop", Name: "mail", State: report.Exempt, Cause: capture.InjectFalse},
-			{Namespace: "shop", Name: "stock", State: report.Outdated},
+			{Namespace: "shop", Name: "stock", State: report.Outdated, Rules: 4},
 		},
 	}))
 	c.addNode("node-2", 20*time.Minute, state(&report.Pods{}))

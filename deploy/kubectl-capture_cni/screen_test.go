@@ -87,7 +87,7 @@ func TestHostileFields(t *testing.T) {
 		write func(*options, io.Writer) error
 	}{
 		"status":   {&state, func(o *options, out io.Writer) error { return write(o, out, &state, nil, o.writeStatus) }},
-		"list":     {&list, func(o *options, out io.Writer) error { return write(o, out, list, nil, writeList) }},
+		"list":     {&list, func(o *options, out io.Writer) error { return write(o, out, list, nil, o.writeList) }},
 		"explain":  {&explanation, func(o *options, out io.Writer) error { return write(o, out, &explanation, nil, writeExplanation) }},
 		"precheck": {&check, func(o *options, out io.Writer) error { return write(o, out, &check, nil, writePrecheck) }},
 		"test":     {&test, func(o *options, out io.Writer) error { return write(o, out, &test, nil, writeTest) }},

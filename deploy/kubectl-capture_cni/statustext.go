@@ -73,7 +73,7 @@ func (o *options) writeStatus(out io.Writer, f *fleet.Fleet) {
 	bad := slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.State.Good() })
 	writeNodes(out, bad)
 	missing := slices.DeleteFunc(slices.Clone(f.Pods), func(p fleet.Pod) bool { return !p.State.IsMissing() })
-	writePods(out, groups(missing, findingOfPod))
+	writePods(out, groups(missing, findingOfPod), false)
 	writeNotes(out, f.Unknown, f.Notes)
 	writeCodesPage(out, len(bad)+len(missing)+len(f.Unknown)+len(f.Notes) > 0)
 }

@@ -146,9 +146,9 @@ var namespaceMutants = []mutant{
 	},
 	{
 		name: "refusals-by-iptables-are-not-counted",
-		file: "install/kernel/kernel.go",
-		from: "unix.NFPROTO_IPV6, string(table)",
-		to:   `unix.NFPROTO_IPV6, string(table)+"6"`,
+		file: "install/kernel/counters.go",
+		from: "refusing, string(table), ",
+		to:   `refusing, string(table)+"6", `,
 		by:   by(root, "install/kernel", "TestRefused"),
 	},
 	{

@@ -122,7 +122,7 @@ func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 	}
 	step("guard", func() ([]string, error) {
 		o, err := kernel.Observe(ctx, netns.Namespace, kernel.Question{Routes: rs.LocalMark != 0})
-		if err = errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault); err != nil || o.Obstruction != "" {
+		if err = errors.Join(err, o.RulesFault, o.CountersFault, o.ObstructionFault); err != nil || o.Obstruction != "" {
 			return []string{o.Obstruction}, err
 		}
 		if backend != config.NFTables {

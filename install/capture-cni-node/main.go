@@ -68,7 +68,7 @@ Each flag can be set in the environment, too: --net-dir is CAPTURE_CNI_NET_DIR.`
 		return nil
 	}
 	for _, c := range []*cobra.Command{
-		runCommand(o), guardCommand(o), backendCommand(o), explainCommand(o), reportCommand(o),
+		runCommand(o), guardCommand(o), backendCommand(o), explainCommand(o), trafficCommand(o), reportCommand(o),
 		uninstallCommand(o), verifyCommand(o), preflightCommand(o), renderCommand(o),
 	} {
 		o.declare(c.Flags())

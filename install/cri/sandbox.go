@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,6 +20,7 @@ import (
 type Sandbox struct {
 	ID, Namespace, Name, UID string
 	Labels, Annotations      map[string]string
+	Created                  time.Time
 
 	// Only a Locator sets the following fields. They are empty for a sandbox in the node's network.
 	NetNS   string
@@ -48,7 +50,7 @@ func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	for i, item := range answer.Items {
 		sandboxes[i] = Sandbox{
 			ID: item.Id, Namespace: item.GetMetadata().GetNamespace(), Name: item.GetMetadata().GetName(), UID: item.GetMetadata().GetUid(),
-			Labels: item.Labels, Annotations: item.Annotations,
+			Labels: item.Labels, Annotations: item.Annotations, Created: time.Unix(0, item.CreatedAt),
 		}
 	}
 	return sandboxes, nil

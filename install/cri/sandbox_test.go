@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -102,10 +103,10 @@ func TestSandboxes(t *testing.T) {
 	metadata := &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "uid-1"}
 	serve(t, socket, listing{sandboxes: []*runtimeapi.PodSandbox{
 		{Id: "gone", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY},
-		{Id: "4ed1", Metadata: metadata, Labels: labels, Annotations: annotations},
+		{Id: "4ed1", Metadata: metadata, Labels: labels, Annotations: annotations, CreatedAt: 7e9},
 	}})
 	got, err := newClient(t, socket).Sandboxes(t.Context())
-	want := []Sandbox{{ID: "4ed1", Namespace: "shop", Name: "web", UID: "uid-1", Labels: labels, Annotations: annotations}}
+	want := []Sandbox{{ID: "4ed1", Namespace: "shop", Name: "web", UID: "uid-1", Labels: labels, Annotations: annotations, Created: time.Unix(7, 0)}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}

@@ -34,6 +34,7 @@ type examiner struct {
 	runtime    Runtime
 	breaker    breaker // stops requests whether a pod still runs
 	references *kernel.References
+	meters     map[string][]trace.Meter // by the stamp of the rules
 	limits     repairLimits
 	metrics    *podMetrics
 	once       *onceLog
@@ -58,6 +59,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	defer netns.Close()
 	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault)
 	found, observed := e.check(ctx, netns, w, asked, packet)
+	e.countTraffic(w, observed)
 	switch {
 	case lacksRules(found.Code):
 		return e.restore(ctx, netns, w, found), observed
@@ -129,7 +131,7 @@ func (e *examiner) check(
 		w.roundsUnchanged++
 		return w.finding, o
 	}
-	w.seen, w.roundsUnchanged = o.Generation, 1
+	w.seen, w.roundsUnchanged, w.exact = o.Generation, 1, false
 	if fresh != nil {
 		desired, err := fresh.at(w.baseline.addressesOf(o.Addresses), e.settings.Update)
 		if err != nil {
@@ -141,6 +143,7 @@ func (e *examiner) check(
 	if err != nil {
 		return unknown(err), o
 	}
+	w.exact = o.Digest == w.desired.reference
 	found, baseline := judge(w.desired, w.baseline, o, differences)
 	w.baseline = baseline
 	return found, o

@@ -156,7 +156,9 @@ func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*repo
 	if o.Backend == "" && o.RulesFault != nil {
 		return nil, o.RulesFault
 	}
-	return &report.Kernel{Backend: string(o.Backend), Stamp: o.Stamp, Expected: w.desired.stamp, Foreign: o.Foreign, Refused: o.Refused}, nil
+	return &report.Kernel{
+		Backend: string(o.Backend), Stamp: o.Stamp, Expected: w.desired.stamp, Foreign: o.Foreign, Refused: o.Counters.Refused(),
+	}, nil
 }
 
 // explainAdd adds the record of the pod's last ADD.

@@ -20,6 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/trace"
 )
 
 // Policy says how the guard treats a pod that lacks the desired rules.
@@ -67,6 +68,7 @@ type Guard struct {
 	outbox   outbox
 	updates  *rate.Limiter
 	watched  map[string]*watched // by the sandbox's id
+	synced   bool                // the sandboxes were listed once
 	pruned   bool                // the store has no baselines of sandboxes that have ended
 	unsaved  bool                // the log says that the store lacks baselines
 	progress progress
@@ -76,13 +78,14 @@ type Guard struct {
 // New returns a Guard, and registers its metrics.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
+	metrics.begin(settings.Conf.Capture.Meshes)
 	sandboxes := &lister{runtime: runtime, log: log}
 	agent := &asker{pods: pods, lister: sandboxes, round: settings.Round, meshes: settings.Conf.Capture.Meshes, once: once}
 	g := &Guard{
 		settings: settings, runtime: runtime, lister: sandboxes, asker: agent, log: log, once: once, metrics: metrics,
 		examiner: &examiner{
 			settings: settings, asker: agent, runtime: runtime,
-			references: &kernel.References{}, limits: newRepairLimits(), metrics: metrics, once: once,
+			references: &kernel.References{}, meters: map[string][]trace.Meter{}, limits: newRepairLimits(), metrics: metrics, once: once,
 		},
 		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket},
 		updates: newUpdateLimit(), watched: map[string]*watched{},

@@ -12,12 +12,15 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/trace"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 type podMetrics struct {
 	pods, exempt *prometheus.GaugeVec
 	repeated     prometheus.Counter
+	connections  *prometheus.CounterVec
+	uncaptured   *prometheus.HistogramVec
 
 	repairs, updates *prometheus.CounterVec
 
@@ -40,11 +43,28 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 			"attempts to update a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total",
 			"attempts within ten minutes of the previous one for that pod"),
+		connections: f.CounterVec("connections_total",
+			"connections of captured pods, by `decision`, `reason` and `mesh`", "decision", "reason", "mesh"),
+		uncaptured: f.HistogramVec("pod_uncaptured_seconds",
+			"age of pods that started uncaptured, at their repair, by `mesh`", uncapturedBuckets, "mesh"),
 
 		lastListing: f.Gauge("guard_last_listing_timestamp_seconds",
 			"last time that the runtime listed its sandboxes; 0: never"),
 		lastRound: f.Gauge("guard_last_round_timestamp_seconds",
 			"last time that no pod was waiting for its examination"),
+	}
+}
+
+// uncapturedBuckets range from the guard's reaction time to the age of pods from before the plugin.
+var uncapturedBuckets = []float64{1, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
+
+// begin creates the series of each mesh with the value 0, because a rate needs a first value.
+func (m *podMetrics) begin(meshes []config.MeshName) {
+	for _, mesh := range meshes {
+		m.uncaptured.WithLabelValues(string(mesh))
+		for _, of := range trace.Outcomes() {
+			m.connections.WithLabelValues(of.Decision, of.Reason, string(mesh))
+		}
 	}
 }
 

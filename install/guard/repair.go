@@ -38,6 +38,10 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
+	w.reading = reading{stamp: w.desired.stamp}
+	if found.Code == report.Uncaptured && !w.baseline.isKnown() {
+		e.metrics.uncaptured.WithLabelValues(string(w.desired.mesh)).Observe(time.Since(w.sandbox.Created).Seconds())
+	}
 	w.baseline, w.repaired = baseline{Stamp: w.desired.stamp, Backend: config.NFTables}, found.Code
 	connections := "connections that began before the repair continue unchanged until they end"
 	if lost != nil {
@@ -74,12 +78,12 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 	if o.Generation == 0 { // the examination observed nothing
 		return
 	}
-	err := o.RefusedFault
-	if err == nil && o.Refused > w.refused && e.settings.Policy != ReportOnly {
+	err, refused := o.CountersFault, o.Counters.Refused()
+	if err == nil && refused > w.refused && e.settings.Policy != ReportOnly {
 		err = kernel.DeleteStale(ctx, netns)
 	}
 	if err == nil {
-		w.refused = o.Refused
+		w.refused = refused
 	}
 	e.once.warn("renewing the refused connections of a pod failed; retrying", err)
 }

@@ -52,6 +52,7 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 			continue
 		}
 		pod := report.NamedPod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: state}
+		_, _ = fmt.Sscanf(w.baseline.Stamp, capture.StampPrefix+"%d", &pod.Rules)
 		if state == report.Exempt {
 			pod.Cause = w.desired.exemption.Cause
 			pods.Exempt[pod.Cause]++

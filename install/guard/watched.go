@@ -28,6 +28,9 @@ type watched struct {
 	updates  streak
 	turn     bool   // the next examination may update the rules
 	refused  uint64 // packets that the rules had refused at the last examination
+	reading  reading
+	exact    bool // the rules are exactly the desired rules
+	older    bool // the pod was there before the guard
 
 	seen            uint32 // generation at the last full comparison
 	roundsUnchanged int    // since the last full comparison
@@ -58,6 +61,8 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 
 // sync adds new pods of the mesh to the watched pods, and removes those that have ended.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
+	older := !g.synced
+	g.synced = true
 	for id, sandbox := range running {
 		later := g.asker.injectedLater(sandbox)
 		if g.watched[id] == nil && (g.asker.isMeshed(sandbox) || later) {
@@ -67,6 +72,7 @@ func (g *Guard) sync(running map[string]cri.Sandbox) {
 				listed:   time.Now(),
 				baseline: g.store.load(id),
 				later:    later,
+				older:    older,
 			}
 		}
 	}

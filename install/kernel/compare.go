@@ -20,8 +20,8 @@ import (
 // The zero value is ready.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 
-// maxReferences limits the cache to about 100 KiB. A node has far fewer Rulesets.
-const maxReferences = 1024
+// MaxReferences limits the cache to about 100 KiB. A node has far fewer Rulesets.
+const MaxReferences = 1024
 
 // Digest returns the digest of a namespace that contains the Ruleset in nftables.
 func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, error) {
@@ -33,7 +33,7 @@ func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, er
 	if err != nil {
 		return "", err
 	}
-	if r.digests == nil || len(r.digests) >= maxReferences {
+	if r.digests == nil || len(r.digests) >= MaxReferences {
 		r.digests = map[string]string{}
 	}
 	r.digests[stamp] = digestOf(reference)

@@ -40,7 +40,7 @@ func TestNoDescriptorStays(t *testing.T) {
 	packet := trace.Packet{Protocol: "tcp", To: to, Interface: "lo"}
 	for name, work := range map[string]func(context.Context) error{
 		"Generation":   inside(func(ctx context.Context) error { _, err := generation(ctx); return err }),
-		"Refused":      inside(func(ctx context.Context) error { _, err := refused(ctx); return err }),
+		"Counters":     inside(func(ctx context.Context) error { _, err := counters(ctx); return err }),
 		"Obstruction":  inside(func(ctx context.Context) error { _, err := obstruction(ctx); return err }),
 		"HooksInFront": inside(func(ctx context.Context) error { _, err := hooksInFront(ctx, packet); return err }),
 		"Inspect":      inside(func(ctx context.Context) error { _, err := netfilter.Inspect(ctx); return err }),
@@ -49,7 +49,7 @@ func TestNoDescriptorStays(t *testing.T) {
 			if err == nil {
 				_, err = (&References{}).Digest(ctx, rules)
 			}
-			return errors.Join(err, o.RulesFault, o.RefusedFault, o.ObstructionFault, o.Traced.Fault)
+			return errors.Join(err, o.RulesFault, o.CountersFault, o.ObstructionFault, o.Traced.Fault)
 		},
 		"Replace":     func(ctx context.Context) error { lost, err := Replace(ctx, n, rules); return errors.Join(lost, err) },
 		"DeleteStale": func(ctx context.Context) error { return DeleteStale(ctx, n) },

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
@@ -45,37 +44,4 @@ func generation(ctx context.Context) (uint32, error) {
 		return 0, errors.New("reading the generation of nf_tables: the kernel returned none")
 	}
 	return found[0], nil
-}
-
-// refused returns the number of packets that our rules have refused in the calling thread's namespace.
-// It does not read iptables-legacy.
-func refused(ctx context.Context) (packets uint64, err error) {
-	r, err := nfnetlink.NewReader(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
-		err = errors.Join(err,
-			addPackets(r, &packets, unix.NFPROTO_INET, capture.TableName, capture.NFTChain(table, capture.ChainRefuse)),
-			addPackets(r, &packets, unix.NFPROTO_IPV4, string(table), capture.ChainRefuse),
-			addPackets(r, &packets, unix.NFPROTO_IPV6, string(table), capture.ChainRefuse))
-	}
-	return packets, err
-}
-
-// addPackets adds the counters of a chain's rules to packets.
-func addPackets(r *nfnetlink.Reader, packets *uint64, family byte, table, chain string) error {
-	l := nfnetlink.Listing{Family: family, Chain: chain, Limit: nfnetlink.MaxOurRules, Bytes: nfnetlink.MaxOurBytes}
-	_, err := nfnetlink.ListRules(r, l, table, func(_ string, rule nfnetlink.Attributes) ([]struct{}, error) {
-		return nil, nfnetlink.EachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
-			name, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_NAME)
-			count, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS)
-			if nfnetlink.Text(name) == "counter" && len(count) == 8 {
-				*packets += binary.BigEndian.Uint64(count)
-			}
-			return nil
-		})
-	})
-	return err
 }

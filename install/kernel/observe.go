@@ -17,8 +17,8 @@ type Observation struct {
 	podnet.Observation        // zero if the generation equals Question.Seen
 	Digest             string // digest of the rules
 	Generation         uint32 // read before all other fields
-	Refused            uint64 // packets that our rules refused
-	RefusedFault       error  // why Refused is unknown
+	Counters           Counters
+	CountersFault      error  // why Counters is unknown
 	Obstruction        string // what could keep packets from our rules; empty if nothing could
 	ObstructionFault   error  // why Obstruction is unknown
 	Traced             Traced
@@ -43,7 +43,7 @@ func Observe(ctx context.Context, n *podnet.Namespace, q Question) (o Observatio
 				return err
 			}
 		}
-		o.Refused, o.RefusedFault = refused(ctx)
+		o.Counters, o.CountersFault = counters(ctx)
 		return nil
 	})
 	return o, err

@@ -23,8 +23,8 @@ table ip6 mangle { chain ISTIO_REFUSE { counter packets 16 bytes 60 drop; }; }
 table inet another { chain filter_ISTIO_REFUSE { counter packets 1000 bytes 60 drop; }; }
 `)
 	host.Within(t, func() error {
-		if got, err := refused(t.Context()); err != nil || got != 31 {
-			t.Errorf("got %d, %v, want 31", got, err)
+		if got, err := counters(t.Context()); err != nil || got.Refused() != 31 {
+			t.Errorf("got %d of %v, %v, want 31", got.Refused(), got, err)
 		}
 		return nil
 	})

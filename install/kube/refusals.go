@@ -23,7 +23,7 @@ const refusalTime = time.Minute
 // (401), and the watch of the node's pods (403). A failed request, or one without an answer, is not a
 // refusal.
 type Refusals struct {
-	fault prometheus.Gauge
+	fault, answered prometheus.Gauge
 
 	mu          sync.Mutex
 	token, pods row
@@ -48,7 +48,10 @@ func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 // NewRefusals returns Refusals, and creates its metric.
 func NewRefusals(f *metrics.Factory) *Refusals {
 	const help = "1 after the API server has refused the agent's token (401) or watch (403) for a minute"
-	return &Refusals{fault: f.Gauge("api_refused", help)}
+	return &Refusals{
+		fault:    f.Gauge("api_refused", help),
+		answered: f.Gauge("api_answered_timestamp_seconds", "last answer of the API server to the agent, other than a server error"),
+	}
 }
 
 // Observe wraps a transport to the API server. If r is nil, the wrapper only passes requests on.
@@ -65,6 +68,7 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	if o.refusals == nil || err != nil || response.StatusCode >= http.StatusInternalServerError {
 		return response, err
 	}
+	o.refusals.answered.SetToCurrentTime()
 	o.refusals.mu.Lock()
 	defer o.refusals.mu.Unlock()
 	isValid := response.StatusCode != http.StatusUnauthorized

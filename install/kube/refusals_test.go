@@ -5,6 +5,7 @@ package kube
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,8 +100,12 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("got %v, want %q", got, test.want)
 				}
 				families, err := registry.Gather()
-				if err != nil || families[0].GetName() != "capture_cni_api_refused" || (families[0].GetMetric()[0].GetGauge().GetValue() == 1) != (test.want != "") {
+				if err != nil || families[1].GetName() != "capture_cni_api_refused" || (families[1].GetMetric()[0].GetGauge().GetValue() == 1) != (test.want != "") {
 					t.Errorf("metrics: %v, %v", families, err)
+				}
+				answers := slices.ContainsFunc(test.answers, func(a answer) bool { return a.code != 0 && a.code < 500 })
+				if at := families[0].GetMetric()[0].GetGauge().GetValue(); (at != 0) != answers {
+					t.Errorf("the last answer was at %v: %v", at, families[0])
 				}
 			})
 		})

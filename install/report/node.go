@@ -55,6 +55,7 @@ type NamedPod struct {
 	Name      string                 `json:"name"`
 	State     Code                   `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"` // cause of an exempt pod's exemption
+	Rules     int                    `json:"rules,omitempty"` // version of the pod's rules; 0 if unknown
 }
 
 // ShortUID returns the beginning of a pod's UID, which distinguishes the pod from others on its node.

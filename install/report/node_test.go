@@ -27,7 +27,7 @@ func TestForm(t *testing.T) {
 		},
 		Pods: &Pods{
 			States: map[Code]int{"captured": 7, "exempt": 1, "uncaptured": 1, "drifted": 0}, Exempt: map[capture.ExemptionCause]int{"no_proxy": 1},
-			Named: []NamedPod{{"shop", "old", "exempt", "no_proxy"}, {"shop", "web", "uncaptured", ""}}, Omitted: 2, Repaired: 1,
+			Named: []NamedPod{{"shop", "old", "exempt", "no_proxy", 0}, {"shop", "web", "uncaptured", "", 5}}, Omitted: 2, Repaired: 1,
 			Known: []string{"beef0002", "beef0001", "in the CLEAR"}, Updates: map[string]int{"rules": 1, "annotations": 2, "none": 0},
 		},
 		PodVersion: 3,
@@ -36,7 +36,7 @@ func TestForm(t *testing.T) {
 		`"findings":[{"part":"runtime","reason":"the runtime does not answer: wait","waiting":true,"code":"entry-not-loaded"}],` +
 		`"warning":{"reason":"twice","nextStep":"remove one","code":"istio-cni"},"notes":["one"],"noteCodes":["no-ipv6"],` +
 		`"pods":{"states":{"captured":7,"exempt":1,"uncaptured":1},"exempt":{"no_proxy":1},` +
-		`"named":[{"namespace":"shop","name":"web","state":"uncaptured"},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"updates":{"annotations":2,"rules":1},"known":["beef0001","beef0002"]},"podVersion":3}`
+		`"named":[{"namespace":"shop","name":"web","state":"uncaptured","rules":5},{"namespace":"shop","name":"old","state":"exempt","cause":"no_proxy"}],"omitted":2,"repaired":1,"updates":{"annotations":2,"rules":1},"known":["beef0001","beef0002"]},"podVersion":3}`
 	if diff := cmp.Diff(want, state.Encode()); diff != "" {
 		t.Error(diff)
 	}
@@ -119,8 +119,8 @@ func TestSizeIsBounded(t *testing.T) {
 		hostile.States[Code(fmt.Sprint("state", i, long[:64]))] = 1
 		hostile.Exempt[capture.ExemptionCause(strings.Repeat("a", 1+i%32))] = 1
 		name := fmt.Sprintf("%s%d", strings.Repeat("a", 248), i%9973)
-		hostile.Named = append(hostile.Named, NamedPod{strings.Repeat("n", 63), name, "uncaptured", ""}, NamedPod{"shop", long, "uncaptured", ""},
-			NamedPod{long, "web", "uncaptured", ""}, NamedPod{"shop", "web", "uncaptured", capture.ExemptionCause(long)}, NamedPod{"shop", "a/b", "uncaptured", ""})
+		hostile.Named = append(hostile.Named, NamedPod{strings.Repeat("n", 63), name, "uncaptured", "", 9999}, NamedPod{"shop", long, "uncaptured", "", 9999},
+			NamedPod{long, "web", "uncaptured", "", 9999}, NamedPod{"shop", "web", "uncaptured", capture.ExemptionCause(long), 0}, NamedPod{"shop", "a/b", "uncaptured", "", 9999}, NamedPod{"shop", "web", "uncaptured", "", -1})
 	}
 	state := NodeState{Version: long, Mode: Mode(long), Desired: long, Pods: &hostile}
 	for range 500 {
@@ -165,7 +165,7 @@ func TestOmittedPods(t *testing.T) {
 	} {
 		pods := Pods{Omitted: test.omitted}
 		for i := range test.pods {
-			pods.Named = append(pods.Named, NamedPod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", ""})
+			pods.Named = append(pods.Named, NamedPod{strings.Repeat("n", 63), fmt.Sprintf("%0*d", test.length, i), "obstructed", "", 9999})
 		}
 		texts := slices.Repeat(Findings{{"x", Problem, strings.Repeat("x", maxText), strings.Repeat("x", maxText), ""}}, maxFindings)
 		read, err := DecodeNode(NodeState{Pods: &pods, Findings: texts}.Encode())
@@ -189,7 +189,7 @@ func TestGreatest(t *testing.T) {
 		t.Errorf("%q, %v", read.Version, err)
 	}
 	for size, kept := range map[int]int{MaxNodeState: 91, MaxNodeState + 1: 81} {
-		pods := Pods{Named: slices.Repeat([]NamedPod{{strings.Repeat("n", 63), strings.Repeat("a", 250), "obstructed", ""}}, 91)}
+		pods := Pods{Named: slices.Repeat([]NamedPod{{strings.Repeat("n", 63), strings.Repeat("a", 250), "obstructed", "", 0}}, 91)}
 		pods.Named[0].Name = "b"
 		pods.Named[0].Name = strings.Repeat("b", size-len(encodeState(pods))+1)
 		read, err := DecodePods(pods.Encode())
@@ -211,7 +211,7 @@ func words[K ~string](n int) map[K]int {
 // TestForged refuses what no agent writes, and takes all that one may.
 func TestForged(t *testing.T) {
 	t.Parallel()
-	named := func(n int) []NamedPod { return slices.Repeat([]NamedPod{{"shop", "web", "uncaptured", ""}}, n) }
+	named := func(n int) []NamedPod { return slices.Repeat([]NamedPod{{"shop", "web", "uncaptured", "", 0}}, n) }
 	text := func(n int) string { return strings.Repeat("x", n) }
 	for _, test := range []struct {
 		name  string
@@ -239,9 +239,9 @@ func TestForged(t *testing.T) {
 		{"too many causes", NodeState{Pods: &Pods{Exempt: words[capture.ExemptionCause](maxCounts + 1)}}, "33 causes"},
 		{"too many pods", NodeState{Pods: &Pods{Named: named(maxPods + 1)}}, "101 named pods"},
 		{"too many known pods", NodeState{Pods: &Pods{Known: slices.Repeat([]string{"beef0001"}, maxKnown+1)}}, "1001 known pods"},
-		{"a name of no pod", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "a\x1b[2J", "uncaptured", ""}}}}, "expected names as Kubernetes has them"},
-		{"a state that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "Captured!", ""}}}}, "words in lower case"},
-		{"a cause that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "exempt", "no proxy"}}}}, "words in lower case"},
+		{"a name of no pod", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "a\x1b[2J", "uncaptured", "", 0}}}}, "expected names as Kubernetes has them"},
+		{"a state that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "Captured!", "", 0}}}}, "words in lower case"},
+		{"a cause that is no word", NodeState{Pods: &Pods{Named: []NamedPod{{"shop", "web", "exempt", "no proxy", 0}}}}, "words in lower case"},
 		{"a UID of a pod, in full", NodeState{Pods: &Pods{Known: []string{"beef0001-0000"}}}, `"beef0001-0000"`},
 		{"a UID of no pod", NodeState{Pods: &Pods{Known: []string{"beef0001", "x"}}}, `"x"`},
 		{"too many findings", NodeState{Findings: slices.Repeat(Findings{{Severity: Problem}}, maxFindings+1)}, "9 findings"},
@@ -279,9 +279,9 @@ func TestWorstFirst(t *testing.T) {
 	t.Parallel()
 	var pods Pods
 	for i := range 300 {
-		pods.Named = append(pods.Named, NamedPod{"shop", fmt.Sprintf("a%03d", i), "exempt", "no_proxy"})
+		pods.Named = append(pods.Named, NamedPod{"shop", fmt.Sprintf("a%03d", i), "exempt", "no_proxy", 0})
 	}
-	pods.Named = append(pods.Named, NamedPod{"shop", "z", "uncaptured", ""})
+	pods.Named = append(pods.Named, NamedPod{"shop", "z", "uncaptured", "", 0})
 	read, err := DecodePods(pods.Encode())
 	if err != nil || len(read.Named) != 100 || read.Named[0].Name != "z" || read.Omitted != 201 {
 		t.Errorf("%d named, the first is %+v, %d omitted, %v", len(read.Named), read.Named[0], read.Omitted, err)

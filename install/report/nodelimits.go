@@ -15,6 +15,7 @@ const (
 	maxKnown    = 1000
 	maxCounts   = 32
 	maxCount    = 10_000 // pods; kubelets are tested with 110 on a node
+	maxRules    = 9999   // version
 	maxFindings = 8
 	maxNotes    = 4
 	maxText     = 300 // bytes
@@ -33,7 +34,7 @@ func isWord(text string) bool { return wordForm.MatchString(text) }
 
 func (p NamedPod) isValid() bool {
 	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) &&
-		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause)))
+		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause))) && p.Rules >= 0 && p.Rules <= maxRules
 }
 
 // texts returns the texts of a state that must have at most maxText bytes.

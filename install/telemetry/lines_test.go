@@ -5,6 +5,7 @@ package telemetry
 import (
 	"encoding/json"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,7 +115,7 @@ func TestMetricsOfADDs(t *testing.T) {
 	lab.Check(t, err)
 	for plugin, installed := range map[string]bool{executable: true, "/missing": false, "/etc/passwd": false} {
 		l.metrics.showBuild(plugin)
-		l.metrics.observe(record.Record{Stages: map[record.Stage]float64{record.Deciding: 0.001}})
+		l.metrics.observe(record.Record{Stages: map[record.Stage]float64{record.Deciding: 0.001, record.Committing: 0.002}})
 		families, err := registry.Gather()
 		lab.Check(t, err)
 		for _, family := range families {
@@ -123,6 +124,10 @@ func TestMetricsOfADDs(t *testing.T) {
 				labels := family.GetMetric()[0].GetLabel()
 				if len(family.GetMetric()) != 1 || (labels[1].GetValue() != "none") != installed || labels[1].GetName() != "plugin" {
 					t.Errorf("%s: %v", plugin, family.GetMetric())
+				}
+			case "add_seconds":
+				if whole := family.GetMetric()[0].GetHistogram(); math.Abs(whole.GetSampleSum()/float64(whole.GetSampleCount())-.003) > 1e-9 {
+					t.Errorf("whole ADDs: %v", whole)
 				}
 			case "add_stage_seconds":
 				if buckets := family.GetMetric()[0].GetHistogram().GetBucket(); len(buckets) != 16 || buckets[0].GetUpperBound() != .0005 {

@@ -19,7 +19,8 @@ import (
 type addMetrics struct {
 	adds, lost     *prometheus.CounterVec
 	dropped        prometheus.Counter
-	stages         *prometheus.HistogramVec
+	failedPods     prometheus.Counter
+	stages, whole  *prometheus.HistogramVec
 	build, netConf *prometheus.GaugeVec
 }
 
@@ -35,7 +36,9 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 	m := &addMetrics{
 		adds: f.CounterVec("adds_total",
 			"ADDs, by `result` (captured, passed, failed) and `reason` (`exempt_…`: meshed, not captured)", "result", "reason"),
-		stages: f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
+		failedPods: f.Counter("failed_pods_total", "pods whose ADD failed, each counted once until an ADD succeeds"),
+		whole:      f.HistogramVec("add_seconds", "duration of whole ADDs, by `result`", stageBuckets, "result"),
+		stages:     f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
 		lost: f.Counters("records_lost_total",
 			"records that the agent discarded, by `cause` (version, form, sender: another user)",
 			"cause", causeVersion, causeForm, causeSender),
@@ -61,8 +64,13 @@ const (
 
 func (m *addMetrics) observe(r record.Record) {
 	m.adds.WithLabelValues(string(r.Verdict), string(r.Reason)).Inc()
+	whole := 0.0
 	for stage, seconds := range r.Stages {
 		m.stages.WithLabelValues(string(stage)).Observe(seconds)
+		whole += seconds
+	}
+	if len(r.Stages) > 0 {
+		m.whole.WithLabelValues(string(r.Verdict)).Observe(whole)
 	}
 }
 

@@ -131,6 +131,7 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 	if slices.Contains(ofAdds(), r.Verdict) {
 		l.metrics.observe(r)
+		l.countFailed(r)
 		l.record(r, spooled)
 	}
 	if r.Verdict == EvictionRequested && l.settings.Evict != nil {
@@ -139,6 +140,17 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	l.write(r)
 	if l.events != nil {
 		l.events.Post(r)
+	}
+}
+
+// countFailed counts a pod whose ADD failed, unless its last one did, too.
+func (l *Listener) countFailed(r record.Record) {
+	if r.Verdict != record.Failed || r.Pod.UID == "" {
+		return
+	}
+	last, err := LastRecord(HistoryDirectory(l.settings.Socket), r.Pod.UID)
+	if err != nil || last.Verdict != record.Failed {
+		l.metrics.failedPods.Inc()
 	}
 }
 

@@ -126,11 +126,19 @@ func TestHears(t *testing.T) {
 	a.expect(t, 1, "adds_total", "result=failed", "reason=annotations")
 	a.expect(t, 0, "adds_total", "result=failed", "reason=lookup")
 	a.expect(t, 2, "add_stage_seconds", "stage=apply")
+	a.expect(t, 2, "add_seconds", "result=captured")
+	a.expect(t, 1, "failed_pods_total")
 	a.expect(t, 1, "netconf_info", "hash=0e0428b6195e")
 	a.expect(t, 1, "build_info", "version="+config.OwnVersion())
-	a.expectAllReceived(t) // the log comes after the metrics
+	other, works := failed, failed
+	other.Pod.UID, works.Verdict, works.Reason = "9d54", record.Captured, ""
+	for _, r := range []record.Record{failed, failed, other, works, failed} {
+		a.expectReceived(t, r)
+	}
+	a.expect(t, 3, "failed_pods_total") // two, and one again
+	a.expectAllReceived(t)              // the log comes after the metrics
 	log := a.log.String()
-	if strings.Count(log, "msg=captured") != 2 || strings.Count(log, "level=INFO") != 2 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "seconds.apply=0.004") || strings.Contains(log, "map[") || !strings.Contains(log, "IPv6 is left uncaptured") {
+	if strings.Count(log, "msg=captured") != 3 || strings.Count(log, "level=INFO") != 3 || !strings.Contains(log, "pod=shop/web") || !strings.Contains(log, "seconds.apply=0.004") || strings.Contains(log, "map[") || !strings.Contains(log, "IPv6 is left uncaptured") {
 		t.Errorf("log %s", log)
 	}
 	if !strings.Contains(log, "not a port") || strings.Contains(log, "batch") {

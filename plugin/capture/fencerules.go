@@ -114,12 +114,7 @@ func (b *builder) fenceIn() {
 			b.exempt(o.Match, "an exception of the fence")
 		}
 	}
-	inbound := b.inbound
-	if b.transparent() { // TPROXY's exclusions are in mangle, not in nat
-		redirected := b.Intent
-		redirected.Transparent = false
-		inbound = b.mesh.inbound(&redirected)
-	}
+	inbound := b.inboundPolicy()
 	b.fenceTCP(inbound, "INPUT", fenced)
 	b.add(Match{Protocol: ICMP, ICMPTypes: TypeRange{5, 5}}, fenced, "a redirect") // RFC 792; conntrack relates it to a connection
 	b.exempt(Match{Answer: true}, "an answer to what was let out")

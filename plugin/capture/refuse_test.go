@@ -16,8 +16,9 @@ import (
 )
 
 // TestPolicyHoldsInBothPlaces expects of each rule of nat the same for the SYNs that nat
-// does not decide about, with a refusal in the redirect's place: for every golden case,
-// and for a pod with each kind of exemption.
+// does not decide about, with a refusal in the redirect's place, and of TPROXY's rules the
+// same as of those of nat that count: for every golden case, and for a pod with each kind
+// of exemption.
 func TestPolicyHoldsInBothPlaces(t *testing.T) {
 	t.Parallel()
 	rulesets := map[string]capture.Ruleset{"every exemption": capture.Rules(everyExemption())}
@@ -32,7 +33,11 @@ func TestPolicyHoldsInBothPlaces(t *testing.T) {
 			t.Errorf("%s, outbound: -nat +filter\n%s", name, diff)
 		}
 		if inbound := policyOf(t, rs, capture.NAT, []string{"ISTIO_INBOUND"}); len(inbound) > 0 {
-			if diff := cmp.Diff(inbound, policyOf(t, rs, capture.Mangle, []string{"ISTIO_SYN"})); diff != "" {
+			other := "ISTIO_SYN"
+			if rs.LocalMark != 0 {
+				other = "ISTIO_INBOUND" // TPROXY decides there, and nat counts
+			}
+			if diff := cmp.Diff(inbound, policyOf(t, rs, capture.Mangle, []string{other})); diff != "" {
 				t.Errorf("%s, inbound: -nat +mangle\n%s", name, diff)
 			}
 		}
@@ -69,7 +74,12 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 			if rule.Match.Protocol == capture.UDP || rs.IPv6 == capture.Refused && rule.Match.OnlyFamily() == capture.IPv6 {
 				continue
 			}
-			if slices.Contains([]string{"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE"}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect || rule.Do.Verdict == capture.Translate {
+			if rs.LocalMark != 0 && chain.Name == "ISTIO_INBOUND" && (rule.Match.FromLo || rule.Match.Mark != 0 || rule.Match.In.Name == "reroute_interfaces") {
+				continue
+			}
+			if slices.Contains([]string{
+				"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE", "ISTIO_TPROXY", "ISTIO_IN_TPROXY",
+			}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect || rule.Do.Verdict == capture.Translate {
 				rule.Do = capture.Action{Verdict: "captures"}
 			}
 			text, err := json.Marshal(rule)

@@ -18,8 +18,9 @@ const (
 	chainRedirect    = "ISTIO_REDIRECT"
 	chainOutputDNS   = "ISTIO_OUTPUT_DNS"
 	chainTProxy      = "ISTIO_TPROXY"
-	chainDeliver     = "ISTIO_DELIVER"  // to the proxy by TPROXY
-	chainLoopback    = "ISTIO_LOOPBACK" // packets that must not leave the pod
+	chainInTProxy    = "ISTIO_IN_TPROXY" // connections that nat counts and TPROXY captures
+	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
+	chainLoopback    = "ISTIO_LOOPBACK"  // packets that must not leave the pod
 	chainDrop        = "ISTIO_DROP"
 	ChainSYN         = "ISTIO_SYN"          // packets that begin a connection
 	chainProxy       = "ISTIO_PROXY"        // packets that the proxy itself sends
@@ -71,7 +72,8 @@ func Rules(in Intent) Ruleset {
 	b.outboundSYNs()
 	b.fenceChains()
 
-	if b.hasInbound() {
+	inbound := b.inboundPolicy()
+	if len(inbound) > 0 {
 		b.baseChainWithoutIPv6(NAT, Prerouting)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 	}
@@ -80,13 +82,17 @@ func Rules(in Intent) Ruleset {
 	if b.leadsQueries(Redirect, Translate) {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
 	}
-	if b.hasInbound() {
+	if len(inbound) > 0 {
 		b.chain(NAT, chainInbound)
-		b.addFlow(b.inbound, asInNAT)
+		b.addFlow(inbound, b.asInbound)
 	}
 	b.chain(NAT, chainOutput)
 	b.addFlow(b.outbound, asInNAT)
 
+	if b.transparent() {
+		b.chain(NAT, chainInTProxy)
+		b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "TPROXY captures it")
+	}
 	if in.InboundPort != 0 {
 		b.chain(NAT, chainInRedirect)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")

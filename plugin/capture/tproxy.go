@@ -15,6 +15,25 @@ const (
 	markDelivered uint32 = 1339
 )
 
+// inboundPolicy returns what is captured of the packets that arrive. Under TPROXY, mangle
+// decides by the same policy for each packet, and nat only counts connections.
+func (b *builder) inboundPolicy() flow {
+	if !b.transparent() {
+		return b.inbound
+	}
+	redirected := b.Intent
+	redirected.Transparent = false
+	return b.mesh.inbound(&redirected)
+}
+
+// asInbound makes a rule of inboundPolicy one of nat.
+func (b *builder) asInbound(r Rule) (Rule, bool) {
+	if b.transparent() && r.Do == toInbound {
+		r.Do = gotoChain(chainInTProxy)
+	}
+	return r, true
+}
+
 // transparentChains captures inbound traffic by TPROXY, and sets a connection mark on the proxy's
 // connections to the application.
 func (b *builder) transparentChains() {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// Traffic is how many connections the rules of pods have decided about.
+type Traffic struct {
+	Unknown []string         `json:"unknown,omitempty"` // what could not be found out, and why
+	Pods    []report.Traffic `json:"pods"`
+}
+
+// PodTraffic returns the traffic of one pod, as the guard of its node reads it.
+func (x Explainer) PodTraffic(ctx context.Context, namespace, name string) (t Traffic, err error) {
+	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
+	if err != nil {
+		return t, err
+	}
+	agent, err := x.guardOf(ctx, pod, "")
+	if err != nil {
+		return t, fmt.Errorf("counting the connections of pod %s/%s: %w", namespace, name, err)
+	}
+	return t, t.add(ctx, x, *agent, namespace+"/"+name)
+}
+
+// Traffic returns the traffic of all pods of the mesh that run, those with the most exempt
+// connections first.
+func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
+	f, err := Read(ctx, x.Client, x.Namespace)
+	if err != nil {
+		return t, err
+	}
+	t.Unknown = f.Unknown
+	var group errgroup.Group
+	group.SetLimit(reportsAtOnce)
+	var mu sync.Mutex
+	for _, node := range f.Nodes {
+		if node.Meshed == 0 && f.Unknown == nil {
+			continue
+		}
+		group.Go(func() error {
+			there, err := Traffic{}, errors.New("no guard runs there")
+			if node.agent != nil && node.agent.guarded {
+				err = there.add(ctx, x, *node.agent)
+			}
+			if err != nil {
+				there.Unknown = []string{fmt.Sprintf("node %s: %s", node.Name, x.withVersions(err, node.Version))}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.Pods, t.Unknown = append(t.Pods, there.Pods...), append(t.Unknown, there.Unknown...)
+			return nil
+		})
+	}
+	_ = group.Wait() // no error
+	slices.SortFunc(t.Pods, func(a, b report.Traffic) int {
+		return cmp.Or(cmp.Compare(b.Sum("exempt"), a.Sum("exempt")), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return t, nil
+}
+
+// add adds what a guard reads of its pods, or of one of them.
+func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, pod ...string) error {
+	var answer report.NodeTraffic
+	if err := x.ask(ctx, agent, GuardContainer, &answer, append([]string{"traffic"}, pod...)...); err != nil {
+		return err
+	}
+	for _, one := range answer.Pods {
+		if one.Unknown != "" {
+			t.Unknown = append(t.Unknown, fmt.Sprintf("pod %s/%s: %s", one.Namespace, one.Name, one.Unknown))
+		}
+	}
+	t.Pods = append(t.Pods, answer.Pods...)
+	return nil
+}

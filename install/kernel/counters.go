@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
+)
+
+// Counters are the packets that matched each of our rules, by nftables' name of the chain. Of
+// iptables-nft they have only the rules that refuse, and of iptables-legacy none.
+type Counters map[string][]uint64
+
+// Of returns the counter of a meter's rule, 0 for a rule that does not exist.
+func (c Counters) Of(m trace.Meter) uint64 {
+	if m.Rule >= len(c[m.Chain]) {
+		return 0
+	}
+	return c[m.Chain][m.Rule]
+}
+
+// Refused returns how many packets our rules have refused.
+func (c Counters) Refused() (packets uint64) {
+	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
+		for _, count := range c[capture.NFTChain(table, capture.ChainRefuse)] {
+			packets += count
+		}
+	}
+	return packets
+}
+
+// counters reads the counters of the calling thread's namespace.
+func counters(ctx context.Context) (Counters, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	found := Counters{}
+	err = found.add(r, nfnetlink.Listing{Family: unix.NFPROTO_INET, What: "rules of the plugin"}, capture.TableName, "")
+	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
+		for _, family := range nfnetlink.FamilyNumber {
+			refusing := nfnetlink.Listing{Family: family, Chain: capture.ChainRefuse}
+			err = errors.Join(err, found.add(r, refusing, string(table), capture.NFTChain(table, "")))
+		}
+	}
+	return found, err
+}
+
+// add adds the counters of a table's rules, by the names of its chains with a prefix.
+func (c Counters) add(r *nfnetlink.Reader, l nfnetlink.Listing, table, prefix string) error {
+	type counter struct {
+		chain   string
+		packets uint64
+	}
+	l.Limit, l.Bytes = nfnetlink.MaxOurRules, nfnetlink.MaxOurBytes
+	found, err := nfnetlink.ListRules(r, l, table, func(chain string, rule nfnetlink.Attributes) ([]counter, error) {
+		of := counter{chain: prefix + chain}
+		err := nfnetlink.EachAttribute(rule[unix.NFTA_RULE_EXPRESSIONS], func(_ uint16, expression []byte) error {
+			name, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_NAME)
+			count, _ := nfnetlink.Nested(expression, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS)
+			if nfnetlink.Text(name) == "counter" && len(count) == 8 {
+				of.packets += binary.BigEndian.Uint64(count)
+			}
+			return nil
+		})
+		return []counter{of}, err
+	})
+	for _, of := range found {
+		c[of.chain] = append(c[of.chain], of.packets)
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "github.com/capture-cni/capture-cni/config"
+
+// NodeTraffic is the traffic of a node's pods.
+type NodeTraffic struct {
+	Form int       `json:"form"`
+	Pods []Traffic `json:"pods"`
+}
+
+// Traffic is how many connections a pod's rules have decided about since they were written.
+type Traffic struct {
+	Namespace   string          `json:"namespace"`
+	Name        string          `json:"name"`
+	Mesh        config.MeshName `json:"mesh,omitempty"`
+	State       Code            `json:"state"`
+	Connections []Connections   `json:"connections,omitempty"` // without outcomes that have none
+	Unknown     string          `json:"unknown,omitempty"`     // why they are not known
+}
+
+// Connections is how many connections have one outcome.
+type Connections struct {
+	Decision string `json:"decision"`
+	Reason   string `json:"reason"`
+	Count    int64  `json:"count"`
+}
+
+// Sum returns the connections with a decision.
+func (t Traffic) Sum(decision string) (sum int64) {
+	for _, c := range t.Connections {
+		if c.Decision == decision {
+			sum += c.Count
+		}
+	}
+	return sum
+}

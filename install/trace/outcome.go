@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"strings"
+
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// Outcome is the decision of the rules about a connection, and its reason.
+type Outcome struct{ Decision, Reason string }
+
+// Outcomes returns every outcome that a Meter can have. Own connections stay on loopback, or
+// are the proxy's. Refused and fenced ones are attempts.
+func Outcomes() (all []Outcome) {
+	for _, of := range [][]string{
+		{"captured", "inbound", "outbound", "dns"},
+		{"exempt", "interface", "inbound_port", "outbound_port", "range", "client", "group", "not_included", "ipv6", "other"},
+		{"refused", "inbound", "outbound"},
+		{"fenced", "inbound", "outbound", "icmp", "forwarded"},
+		{"own", "loopback", "proxy"},
+	} {
+		for _, reason := range of[1:] {
+			all = append(all, Outcome{of[0], reason})
+		}
+	}
+	return all
+}
+
+// exemptions has the reason of a rule that matches a list, by the list's name without its family.
+var exemptions = map[string]string{
+	"exclude_interfaces": "interface", "reroute_interfaces": "not_included", "exclude_owner_groups": "group",
+	"exclude_inbound_ports": "inbound_port", "exclude_outbound_ports": "outbound_port",
+	"exclude_outbound_ranges": "range", "exclude_inbound_ranges": "client",
+}
+
+// Meter says that the counter of a rule is a part of an outcome's count. A negative meter is
+// about connections that another meter of this outcome counts too many.
+type Meter struct {
+	Chain    string // in nftables
+	Rule     int    // its index in the chain
+	Of       Outcome
+	Negative bool
+}
+
+// Meters returns the meters of the rules. nat decides once for a connection, so its counters
+// count connections. No rule counts the connections that leave a chain at its end: they are
+// those that rules sent there, without those that a rule of the chain matched.
+func Meters(rs capture.Ruleset) (meters []Meter) {
+	for _, chain := range rs.Chains {
+		for i, r := range chain.Rules {
+			add := func(of Outcome, negative bool) {
+				if of != (Outcome{}) {
+					meters = append(meters, Meter{chain.NFTName(), i, of, negative})
+				}
+			}
+			add(outcome(rs, chain, r), false)
+			if chain.Table == capture.NAT {
+				add(unmatched(rs, r.Do.Chain), false)
+				add(unmatched(rs, chain.Name), true)
+			}
+		}
+	}
+	return meters
+}
+
+// unmatched returns the outcome of connections that no rule of a chain of nat matches. In a
+// fenced pod, the fence refuses them, or has an exception for them.
+func unmatched(rs capture.Ruleset, chain string) Outcome {
+	switch chain {
+	case "ISTIO_PROXY":
+		return Outcome{"own", "proxy"}
+	case "ISTIO_INBOUND", "ISTIO_OUTPUT", "ISTIO_OWNER_GROUPS", "ISTIO_OUTPUT_DNS":
+		if !rs.HasFence() {
+			return Outcome{"exempt", "not_included"}
+		}
+	}
+	return Outcome{}
+}
+
+// outcome returns the outcome of the connections that a rule decides about, or none.
+func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
+	switch {
+	case r.Do.Chain == capture.ChainFence || r.Do.Chain == capture.ChainFenceReset:
+		return Outcome{"fenced", fencedPart(chain)}
+	case chain.Name == capture.ChainRefuse && chain.Table == capture.Mangle:
+		return Outcome{"refused", "inbound"}
+	case chain.Name == capture.ChainRefuse:
+		return Outcome{"refused", "outbound"}
+	case chain.Table != capture.NAT:
+		return Outcome{}
+	case chain.Name == "ISTIO_IN_REDIRECT" || chain.Name == "ISTIO_IN_TPROXY":
+		return Outcome{"captured", "inbound"}
+	case chain.Name == "ISTIO_REDIRECT":
+		return Outcome{"captured", "outbound"}
+	case r.Do.Verdict == capture.Redirect:
+		return Outcome{"captured", "dns"}
+	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter judges IPv6, too
+		return Outcome{}
+	}
+	return exemptionBy(r.Match)
+}
+
+// exemptionBy returns the outcome of an exemption in nat.
+func exemptionBy(m capture.Match) Outcome {
+	for _, list := range []string{m.In.Name, m.Out.Name, m.DstPort.Name, m.Src.Name, m.Dst.Name, m.GID.Name} {
+		if reason, known := exemptions[strings.TrimSuffix(strings.TrimSuffix(list, "_"+string(capture.IPv4)), "_"+string(capture.IPv6))]; known {
+			return Outcome{"exempt", reason}
+		}
+	}
+	switch {
+	case m.ToLo, len(m.Dst.Values) == 1 && m.Dst.Values[0].Addr().IsLoopback():
+		return Outcome{"own", "loopback"}
+	case !m.UID.IsZero() || !m.GID.IsZero() || !m.DstPort.IsZero(): // the proxy's ids, and the port of its tunnel
+		return Outcome{"own", "proxy"}
+	case m.Family == capture.IPv6:
+		return Outcome{"exempt", "ipv6"}
+	}
+	return Outcome{"exempt", "other"}
+}
+
+// fencedPart returns which packets a chain sends to the end of the fence.
+func fencedPart(chain capture.Chain) string {
+	switch {
+	case chain.Hook == capture.Forward:
+		return "forwarded"
+	case chain.Name == "ISTIO_FENCE_ICMP":
+		return "icmp"
+	case chain.Name == "ISTIO_FENCE_IN" || chain.Name == "ISTIO_FENCE_INPUT":
+		return "inbound"
+	}
+	return "outbound"
+}

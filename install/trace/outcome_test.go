@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// TestMeters bounds the outcomes: each of nat's exemptions in every golden case has a known
+// reason, all outcomes are in the list, and one that no case has is only a reserve.
+func TestMeters(t *testing.T) {
+	t.Parallel()
+	reserve := trace.Outcome{Decision: "exempt", Reason: "other"}
+	met := map[trace.Outcome]bool{reserve: true}
+	cases, _ := filepath.Glob("../../plugin/capture/testdata/*/pod.yaml")
+	for _, path := range cases {
+		rs := lab.ReadCase(t, filepath.Dir(path)).Rules(t)
+		counted := map[trace.Meter]bool{}
+		for _, m := range trace.Meters(rs) {
+			met[m.Of] = true
+			if m.Of == reserve {
+				t.Errorf("%s: rule %d of %s has no reason", path, m.Rule+1, m.Chain)
+			}
+			counted[trace.Meter{Chain: m.Chain, Rule: m.Rule}] = true
+		}
+		for _, chain := range rs.Chains {
+			for i, r := range chain.Rules {
+				decides := r.Do.Verdict == capture.Return || r.Do.Verdict == capture.Redirect
+				if chain.Table == capture.NAT && chain.Hook == "" && decides && !counted[trace.Meter{Chain: chain.NFTName(), Rule: i}] {
+					t.Errorf("%s: rule %d of %s is not counted: %s", path, i+1, chain.NFTName(), r.Why)
+				}
+			}
+		}
+	}
+	word := regexp.MustCompile(`^[a-z0-9_]+$`)
+	all := trace.Outcomes()
+	for _, of := range all {
+		if !met[of] || !word.MatchString(of.Decision) || !word.MatchString(of.Reason) {
+			t.Errorf("%+v: a case has it: %v", of, met[of])
+		}
+	}
+	for of := range met {
+		if !slices.Contains(all, of) {
+			t.Errorf("%+v is not in the list", of)
+		}
+	}
+}
