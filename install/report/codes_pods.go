@@ -101,7 +101,7 @@ var podCodes = []Meaning{
 	},
 	{
 		InitContainer, "The pod's own init container captures the pod.", "The injector adds that container.",
-		"set pilot.cni.enabled=true, or in another mesh's chart the value that injects for a CNI plugin, and restart the pod",
+		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
 	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if the pod needs no sidecar"},
 	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY.", "The pod's settings disable Envoy.", "none, if the pod needs no sidecar"},

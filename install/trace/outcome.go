@@ -16,7 +16,7 @@ type Outcome struct{ Decision, Reason string }
 func Outcomes() (all []Outcome) {
 	for _, of := range [][]string{
 		{"captured", "inbound", "outbound", "dns"},
-		{"exempt", "interface", "inbound_port", "outbound_port", "range", "client", "group", "not_included", "ipv6", "other"},
+		{"exempt", "interface", "inbound_port", "outbound_port", "range", "client", "group", "user", "not_included", "ipv6", "other"},
 		{"refused", "inbound", "outbound"},
 		{"fenced", "inbound", "outbound", "icmp", "forwarded"},
 		{"own", "loopback", "proxy"},
@@ -28,11 +28,13 @@ func Outcomes() (all []Outcome) {
 	return all
 }
 
-// exemptions has the reason of a rule that matches a list, by the list's name without its family.
+// exemptions has the reason of a rule that matches a list, by the list's name without its number and
+// family.
 var exemptions = map[string]string{
 	"exclude_interfaces": "interface", "reroute_interfaces": "not_included", "exclude_owner_groups": "group",
 	"exclude_inbound_ports": "inbound_port", "exclude_outbound_ports": "outbound_port",
 	"exclude_outbound_ranges": "range", "exclude_inbound_ranges": "client",
+	"exempt_users": "user", "exempt_ports": "outbound_port", "exempt_ranges": "range",
 }
 
 // Meter says that the counter of a rule is a part of an outcome's count. A negative meter is
@@ -94,7 +96,7 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 		return Outcome{"captured", "inbound"}
 	case chain.Name == "ISTIO_REDIRECT":
 		return Outcome{"captured", "outbound"}
-	case r.Do.Verdict == capture.Redirect:
+	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate:
 		return Outcome{"captured", "dns"}
 	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter judges IPv6, too
 		return Outcome{}
@@ -104,12 +106,15 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 
 // exemptionBy returns the outcome of an exemption in nat.
 func exemptionBy(m capture.Match) Outcome {
-	for _, list := range []string{m.In.Name, m.Out.Name, m.DstPort.Name, m.Src.Name, m.Dst.Name, m.GID.Name} {
-		if reason, known := exemptions[strings.TrimSuffix(strings.TrimSuffix(list, "_"+string(capture.IPv4)), "_"+string(capture.IPv6))]; known {
+	for _, list := range []string{m.In.Name, m.Out.Name, m.UID.Name, m.DstPort.Name, m.Src.Name, m.Dst.Name, m.GID.Name} {
+		list = strings.TrimSuffix(strings.TrimSuffix(list, "_"+string(capture.IPv4)), "_"+string(capture.IPv6))
+		if reason, known := exemptions[strings.TrimRight(list, "_0123456789")]; known {
 			return Outcome{"exempt", reason}
 		}
 	}
 	switch {
+	case m.UIDRange != (capture.IDRange{}):
+		return Outcome{"exempt", "user"}
 	case m.ToLo, len(m.Dst.Values) == 1 && m.Dst.Values[0].Addr().IsLoopback():
 		return Outcome{"own", "loopback"}
 	case !m.UID.IsZero() || !m.GID.IsZero() || !m.DstPort.IsZero(): // the proxy's ids, and the port of its tunnel

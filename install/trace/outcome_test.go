@@ -32,7 +32,7 @@ func TestMeters(t *testing.T) {
 		}
 		for _, chain := range rs.Chains {
 			for i, r := range chain.Rules {
-				decides := r.Do.Verdict == capture.Return || r.Do.Verdict == capture.Redirect
+				decides := slices.Contains([]capture.Verdict{capture.Return, capture.Redirect, capture.Translate}, r.Do.Verdict)
 				if chain.Table == capture.NAT && chain.Hook == "" && decides && !counted[trace.Meter{Chain: chain.NFTName(), Rule: i}] {
 					t.Errorf("%s: rule %d of %s is not counted: %s", path, i+1, chain.NFTName(), r.Why)
 				}

@@ -80,7 +80,7 @@ func (in *Intent) exemptMatches() (matches []Match) {
 	for i, e := range in.Exempt {
 		m := Match{Protocol: e.Protocol, DstPort: named(fmt.Sprint("exempt_ports_", i), e.Ports)}
 		if e.UIDs != nil && e.UIDs.First == e.UIDs.Last {
-			m.UID = one(e.UIDs.First)
+			m.UID = named(fmt.Sprint("exempt_users_", i), []uint32{e.UIDs.First})
 		} else if e.UIDs != nil {
 			m.UIDRange = *e.UIDs
 		}

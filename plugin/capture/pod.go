@@ -89,11 +89,12 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 }
 
 // Following returns the pod as it was created, with those edits that its rules can follow while the pod
-// runs: edits of its mesh's exclusions and inclusions. A fenced pod follows no edit, because each
-// exclusion also opens its fence.
+// runs: edits of its mesh's exclusions and inclusions. It follows no edit of an annotation that also gives
+// the proxy's ports and ids. A fenced pod follows no edit, because each exclusion also opens its
+// fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	chosen, _ := choose(p, names)
-	if chosen == nil || Fenced(p.Annotations) {
+	if chosen == nil || chosen.whole != "" || Fenced(p.Annotations) {
 		return p
 	}
 	p.Annotations = maps.Clone(p.Annotations)

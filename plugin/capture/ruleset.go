@@ -76,7 +76,7 @@ type Chain struct {
 type Rule struct {
 	Match Match
 	Do    Action
-	Why   string
+	Why   string `json:"-"` // no part of the Stamp
 }
 
 // Match holds if all of its fields that are set hold. A list holds if one of its values does.

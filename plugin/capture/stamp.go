@@ -19,9 +19,9 @@ const rulesVersion = 5
 const StampPrefix = "capture-cni rules v"
 
 // Stamp identifies the Ruleset in the kernel, by the version of the rules, the captured families, and a
-// hash of all rules. The hash includes each rule's Why and the names of sets, so the Stamp changes with
-// a reworded Why. CHECK and the guard do not compare Why. The hash omits fields that are not set, so
-// that a field which a later version adds does not change the Stamps of other rules.
+// hash of all rules with the names of sets. The hash omits each rule's Why, because a reworded comment
+// changes no packet, and fields that are not set, so that a field which a later version adds does not
+// change the Stamps of other rules.
 func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp

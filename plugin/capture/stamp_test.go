@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -37,7 +38,7 @@ func TestStamp(t *testing.T) {
 }
 
 // TestStampHoldsEveryField changes one value after the other, of every field that
-// a Ruleset has, and expects another stamp each time.
+// a Ruleset has, and expects another stamp each time, except of a comment's text.
 func TestStampHoldsEveryField(t *testing.T) {
 	t.Parallel()
 	var rs capture.Ruleset
@@ -46,6 +47,13 @@ func TestStampHoldsEveryField(t *testing.T) {
 	eachValue(reflect.ValueOf(&rs).Elem(), "Ruleset", func(path string, value reflect.Value) {
 		before := reflect.ValueOf(value.Interface())
 		change(value)
+		if strings.HasSuffix(path, ".Why") {
+			if seen[rs.Stamp()] != "no change" {
+				t.Errorf("%s changes the stamp", path)
+			}
+			value.Set(before)
+			return
+		}
 		if other, ok := seen[rs.Stamp()]; ok {
 			t.Errorf("%s: the stamp is that of %s", path, other)
 		}
@@ -73,7 +81,7 @@ func eachValue(v reflect.Value, path string, visit func(path string, value refle
 // anything else the value itself.
 func eachPart(v reflect.Value, path string, part, value func(path string, v reflect.Value)) {
 	switch {
-	case v.Type() == reflect.TypeFor[netip.Prefix]():
+	case v.Type() == reflect.TypeFor[netip.Prefix](), v.Type() == reflect.TypeFor[netip.AddrPort]():
 		value(path, v)
 	case v.Kind() == reflect.Struct:
 		for field, content := range v.Fields() {
@@ -98,6 +106,8 @@ func change(v reflect.Value) {
 			next = netip.MustParsePrefix("11.0.0.0/8")
 		}
 		v.Set(reflect.ValueOf(next))
+	case netip.AddrPort:
+		v.Set(reflect.ValueOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 1}), old.Port()+1)))
 	case bool:
 		v.SetBool(!old)
 	default:
