@@ -73,9 +73,9 @@ var events = slices.Concat([]event{
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
 	{"the runtime is down", 2, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
-	{"the runtime answers", 9, nil, func(w *world, _ int) { w.runtime.state, w.runtime.seen = "up", ""; w.disturb() }},
+	{"the runtime answers", 9, nil, func(w *world, _ int) { w.restart() }},
 	{"the runtime loads late, by seconds:", 2, []int{1, 8, 40}, func(w *world, n int) { w.runtime.late = time.Duration(n) * time.Second; w.disturb() }},
-	{"the runtime loads at once", 5, nil, func(w *world, _ int) { w.runtime.late, w.runtime.seen = 0, ""; w.disturb() }},
+	{"the runtime loads at once", 5, nil, func(w *world, _ int) { w.runtime.late = 0; w.disturb() }},
 	{"Calico writes another list before the agent's write", 3, nth, func(w *world, n int) { w.rivalAt = n; w.wake() }},
 	{"Cilium renames the others' lists", 3, nil, func(w *world, _ int) { w.renameOthers() }},
 	{"an unknown program removes the entry", 8, nil, func(w *world, _ int) { w.removeEntry() }},
@@ -255,6 +255,14 @@ func (w *world) renameOthers() {
 func (w *world) breakOurs(how func(path string) error) {
 	if how(w.binDir+"/capture-cni") == nil {
 		w.accident = true
+	}
+	w.disturb()
+}
+
+// restart starts the runtime, which loads its directory then.
+func (w *world) restart() {
+	if w.runtime.state != "up" {
+		w.runtime.state, w.runtime.seen = "up", ""
 	}
 	w.disturb()
 }

@@ -133,7 +133,8 @@ func (w *world) heal() {
 	clear(w.disk.standing)
 	clear(w.loops)
 	w.disk.writes, w.disk.reads, w.disk.killAt, w.rivalAt = failing{}, failing{}, 0, -100
-	w.apiState, w.runtime.state, w.runtime.late, w.runtime.seen = "ok", "up", 0, ""
+	w.apiState, w.runtime.late = "ok", 0
+	w.restart()
 	if w.operator.version == "broken" {
 		w.operate(func(o *wishes) { o.version = "v1" })
 	}

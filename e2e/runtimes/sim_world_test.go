@@ -34,7 +34,8 @@ type world struct {
 	loops    map[string]int    // how often more a program repeats its change, once a second
 
 	nextLoop time.Time
-	rivalAt  int // the write of the agent before which another program writes its list
+	looked   time.Time // the last moment at which a change of another writer had to be answered
+	rivalAt  int       // the write of the agent before which another program writes its list
 
 	logs    bytes.Buffer
 	failure error
@@ -161,9 +162,18 @@ func (w *world) pass(d time.Duration) {
 		if len(w.loops) > 0 && w.nextLoop.Before(next) {
 			next = w.nextLoop
 		}
+		look := w.calm.Add(3 * time.Second) // when another writer's change must be answered
+		if time.Now().Before(look) && look.Before(next) {
+			next = look
+		}
 		time.Sleep(max(time.Millisecond, time.Until(next)))
 		w.repeat()
 		w.settle()
+		if !time.Now().Before(look) && w.looked != look {
+			w.looked = look
+			w.watch()
+			w.examine()
+		}
 	}
 }
 
