@@ -47,7 +47,7 @@ func (w *world) operation(operation, path string) error {
 	if w.generation != w.examined {
 		w.examineFiles("before " + operation)
 	}
-	isWrite := operation != "open" && operation != "opendir" && operation != "list" && operation != "stat"
+	isWrite := operation != "open" && operation != "opendir" && operation != "list"
 	next := &d.reads
 	if isWrite {
 		next = &d.writes

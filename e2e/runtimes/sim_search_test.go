@@ -279,7 +279,7 @@ func mustReach() (all []string) {
 	for _, operation := range []string{"create", "write", "sync", "rename", "syncdir", "remove", "mkdir"} {
 		all = append(all, "kill at "+operation, syscall.EIO.Error()+" at "+operation)
 	}
-	for _, operation := range []string{"open", "opendir", "list", "stat"} {
+	for _, operation := range []string{"open", "opendir", "list"} {
 		all = append(all, syscall.EIO.Error()+" at "+operation)
 	}
 	for _, part := range []string{"binary", "credentials", "pods", "entry", "runtime"} {

@@ -83,12 +83,8 @@ func (d *Dir) Names() ([]string, error) {
 func (d *Dir) Directories() ([]string, error) { return d.list(fs.DirEntry.IsDir) }
 
 func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
-	var entries []fs.DirEntry
-	err := d.root.before("list", "")
-	if err == nil {
-		entries, err = fs.ReadDir(d.root.FS(), ".")
-	}
-	if err != nil {
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err := errors.Join(d.root.before("list", ""), err); err != nil {
 		return nil, fmt.Errorf("listing %s: %w", d.path, err)
 	}
 	var names []string

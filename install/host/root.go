@@ -48,37 +48,25 @@ func (r root) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error
 	return r.Root.OpenFile(name, flag, perm)
 }
 
-func (r root) Lstat(name string) (os.FileInfo, error) {
-	if err := r.before("stat", name); err != nil {
-		return nil, err
-	}
-	return r.Root.Lstat(name)
-}
-
 func (r root) Mkdir(name string, perm os.FileMode) error {
-	if err := r.before("mkdir", name); err != nil {
-		return err
-	}
-	return r.Root.Mkdir(name, perm)
+	return r.do("mkdir", name, func() error { return r.Root.Mkdir(name, perm) })
 }
 
 func (r root) Remove(name string) error {
-	if err := r.before("remove", name); err != nil {
-		return err
-	}
-	return r.Root.Remove(name)
+	return r.do("remove", name, func() error { return r.Root.Remove(name) })
 }
 
 func (r root) Rename(from, to string) error {
-	if err := r.before("rename", to); err != nil {
-		return err
-	}
-	return r.Root.Rename(from, to)
+	return r.do("rename", to, func() error { return r.Root.Rename(from, to) })
 }
 
 func (r root) Link(from, to string) error {
-	if err := r.before("link", to); err != nil {
+	return r.do("link", to, func() error { return r.Root.Link(from, to) })
+}
+
+func (r root) do(operation, name string, operate func() error) error {
+	if err := r.before(operation, name); err != nil {
 		return err
 	}
-	return r.Root.Link(from, to)
+	return operate()
 }
