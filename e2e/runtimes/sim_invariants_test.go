@@ -263,7 +263,7 @@ func (w *world) startOther() {
 
 // examineLog checks that no line repeats without end.
 func (w *world) examineLog() {
-	most := 15 + int(time.Since(w.born)/time.Minute)
+	most := 60 + 2*int(time.Since(w.born)/time.Minute) // repairs during a contention come with a back-off
 	count := map[string]int{}
 	for line := range strings.Lines(w.logs.String()) {
 		if count[line]++; count[line] > most {
