@@ -98,6 +98,7 @@ func (w *world) stopAgent() {
 func (w *world) step() {
 	w.reach("a step of the agent")
 	a := w.agent
+	w.calledUs = false
 	if a.lock == nil {
 		if a.lock = a.Claim(); a.lock == nil {
 			a.next = time.Now().Add(time.Second)

@@ -12,6 +12,33 @@ import (
 func TestRegressions(t *testing.T) {
 	root := rootOf(t, 0)
 	for name, h := range map[string]history{
+		"ready on CRI-O with a list that it skips": {
+			"cri-o", "05-cilium.conf is written", "the operator installs mode owned", "the program cilium-cni is deleted",
+		},
+		"a plain configuration is renamed": {"cri-o", "00-multus.conf is written", "the operator installs mode insert"},
+		"another program's list is overwritten": {
+			"cri-o", "05-cilium.conf is written", "05-cilium.conflist is written", "the operator installs mode insert",
+		},
+		"ready while the API server refuses the watch": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode auto", "the API server answers 403", "minutes pass: 3", "seconds pass: 10",
+		},
+		"a list's own plugin is blamed": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "Calico writes its list each second, times: 15", "seconds pass: 30",
+		},
+		"the back-off outlives the other program": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"an unknown program removes the entry each second, times: 40", "seconds pass: 30", "seconds pass: 30",
+		},
+		"a program is replaced by one that does not run": {
+			"cri-o", "the operator installs mode auto", "the operator installs a release that does not run",
+		},
+		"the entry is removed while captured pods run": {
+			"cri-o", "00-multus.conf is written", "the operator installs mode owned", "a meshed pod starts", "the operator removes capture-cni",
+		},
+		"a full disk takes the credentials": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"the state directory's disk is full", "minutes pass: 12", "minutes pass: 12",
+		},
 		"removal leaves the list that Cilium has renamed": {
 			"containerd",
 			"10-flannel.conflist is written",
