@@ -190,6 +190,7 @@ test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and 
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	@echo "compiling all packages and their tests" # next to a compiler, tests wait long
 	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null .
+	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed $(SEED)
 	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(ANEW)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
@@ -264,9 +265,10 @@ conformance: deps parts $(addprefix $(PARTS)/,e2e.test coredns critest) ## Run s
 matrix: deps parts ## Run tests with other versions of Kubernetes, Istio and Helm, or ONLY=regexp alone (root)
 	@CI=true go run -C e2e/cluster ./matrix $(if $(ONLY),-only '$(ONLY)')
 
-soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, and search for ways around capture, for SOAKTIME each (root)
+soak: deps ## Let all backends, and the evaluator of traces, decide about random pods and packets, search for ways around capture, and search histories of a node, for SOAKTIME each (root)
 	go test -count=1 -timeout 0 -v -run '^TestSearch$$' ./e2e/search -soak $(SOAKTIME)
 	go test -count=1 -timeout 0 -v -run '^(TestParity|TestTrace)$$' ./e2e/traffic -soak $(SOAKTIME) -seed $(SEED)
+	go test -C e2e/runtimes -count=1 -timeout 0 -v -run '^TestHistories$$' . -histories $(SOAKTIME) -seed $(SEED)
 
 fuzz: ## Fuzz every parser for FUZZTIME each
 	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' config plugin install | xargs -n1 dirname | sort -u | sed 's,^,./,'); do \

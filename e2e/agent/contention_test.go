@@ -3,10 +3,8 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +16,6 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 )
 
-// rewrite replaces the primary's list, as its installer does.
-func (n *node) rewrite(list string) error {
-	temp := filepath.Join(n.Dir, "rewritten")
-	return errors.Join(os.WriteFile(temp, []byte(list), 0o644), os.Rename(temp, filepath.Join(n.NetDir, machine.PrimaryName)))
-}
-
 // hasEntry returns an error unless a runtime would call the plugin.
 func (n *node) hasEntry() error {
 	got, err := n.LoadedTypes()
@@ -31,40 +23,6 @@ func (n *node) hasEntry() error {
 		err = fmt.Errorf("a runtime would call %q", got)
 	}
 	return err
-}
-
-// TestContention has a writer that removes our entry each time that it sees it: the agent
-// says which list loses it, and that the program is unknown, and doubles its back-off. When
-// the writer stops, the agent puts the entry back.
-func TestContention(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	a := n.StartReady(t, "--mode", "insert")
-	says := func(text string) bool { return strings.Contains(a.Log.String(), text) }
-	rewrites := 0
-	for _, next := range []string{"back-off=1s", "back-off=2s", "back-off=4s"} {
-		for ; !says(next); rewrites++ {
-			lab.Check(t, n.rewrite(machine.Kindnet))
-			lab.Eventually(t, n.hasEntry)
-		}
-	}
-	lab.Check(t, a.ExpectMetric(`capture_cni_entry_contended{writer="unknown"} 1`))
-	const prompt = 5 // repairs before the first back-off; each later one has the next
-	a.WaitForMetric(t, fmt.Sprintf("capture_cni_entry_repairs_total %d", prompt+strings.Count(a.Log.String(), "back-off=")))
-	if rewrites > 2*(prompt+3) { // those after the agent's own start are no repairs
-		t.Errorf("%d rewrites until the third back-off", rewrites)
-	}
-	lab.Check(t, n.rewrite(machine.Kindnet))
-	const problem = "an unknown program keeps removing the entry (mode insert, %s, network kindnet): find the program that writes there, or use another mode"
-	want := fmt.Sprintf(problem, filepath.Join(n.NetDir, machine.PrimaryName))
-	if body := a.Ready(t, http.StatusServiceUnavailable); !strings.Contains(body, "entry: "+want) {
-		t.Errorf("/readyz says %s", body)
-	}
-	if says("ptp") || says("cilium") {
-		t.Errorf("the agent guesses: %s", a.Log)
-	}
-	lab.Eventually(t, n.hasEntry)
-	a.WaitForReadyz(t, "warning: "+want)
 }
 
 // startRival starts a process that replaces the primary's list, again and again after a
@@ -114,30 +72,6 @@ func TestRivalStops(t *testing.T) {
 			a.Ready(t)
 		})
 	}
-}
-
-// TestOwnedIsNeverLost replaces the primary's list by another one, as often as the agent
-// embeds it at once: in mode owned, a runtime would call our plugin at every moment.
-func TestOwnedIsNeverLost(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.Start(t, "--mode", "owned").Ready(t)
-	ctx, stop := context.WithCancel(t.Context())
-	checked := make(chan error, 1)
-	go func() {
-		var err error
-		for err == nil && ctx.Err() == nil {
-			err = n.hasEntry()
-		}
-		checked <- err
-	}()
-	for i := range 5 {
-		last := []string{"bandwidth", "portmap"}[i%2]
-		lab.Check(t, n.rewrite(strings.Replace(machine.Kindnet, "portmap", last, 1)))
-		n.waitForTypes(t, "ptp "+last+" capture-cni")
-	}
-	stop()
-	lab.Check(t, <-checked)
 }
 
 // TestDropInComesBack removes the drop-in, or its directory: the agent puts it back.

@@ -126,19 +126,17 @@ func (w work) in(t *testing.T, command *exec.Cmd) *exec.Cmd {
 	return command
 }
 
-// TestKilledAnywhere kills the agent before each change that it makes while it
-// installs, upgrades, switches modes and uninstalls. The node works in the old
-// state or the new one, and the next agent completes the change.
+// TestKilledAnywhere kills the agent's process before each change of the kernel's files that it
+// makes. The node works in the old state or the new one, and the next agent completes the
+// change. e2e/runtimes.TestHistories has the other modes, switches and removals.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		mode, primary string
 		works         []string
 	}{
-		{"insert", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
-		{"owned", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
-		{"owned", "10-kindnet.conf", []string{"install", "upgrade", "uninstall", "restore"}}, // the last of what an earlier release did to it
-		{"dropin", machine.PrimaryName, []string{"install", "upgrade", "switch", "uninstall"}},
+		{"insert", machine.PrimaryName, []string{"install"}},
+		{"owned", "10-kindnet.conf", []string{"restore"}},                                  // what an earlier release did to it
 		{"multus-chain", machine.PrimaryName, []string{"install", "upgrade", "uninstall"}}, // its directory is no other mode's
 	} {
 		for _, what := range tt.works {
@@ -168,9 +166,6 @@ func killAnywhere(t *testing.T, mode, primary, what string) {
 		lab.Check(t, os.Remove(filepath.Join(n.NetDir, "00-capture-cni.conflist")))
 		lab.Check(t, os.Rename(filepath.Join(n.NetDir, primary), filepath.Join(n.NetDir, primary+".capture-cni-original")))
 		n.Write(t, machine.PrimaryName, converted)
-	case "switch": // of modes
-		other := map[string]string{"insert": "owned", "owned": "insert", "dropin": "insert"}[mode]
-		lab.Check(t, n.newWork(t, other, "").do())
 	}
 	if what == "upgrade" {
 		w = n.newWork(t, mode, `{"logLevel": "debug"}`)
@@ -273,43 +268,6 @@ func (n *node) expectWorking(t *testing.T, cut lab.Cut) {
 	for _, name := range []string{"kubeconfig", "token", "ca.crt"} {
 		if content, err := os.ReadFile(filepath.Join(n.StateDir, name)); err != nil || len(content) == 0 {
 			t.Errorf("%s: a runtime would call the plugin, which lacks %s (%v)", cut, name, err)
-		}
-	}
-}
-
-// TestNothingIsLost has the primary's owner write its list between the moment at
-// which the agent reads the list and the one at which it replaces the file.
-func TestNothingIsLost(t *testing.T) {
-	t.Parallel()
-	const newer = `{"cniVersion": "0.3.1", "name": "kindnet", "plugins": [{"type": "ptp", "mtu": 9000}]}`
-	for _, clean := range []bool{false, true} {
-		n := newNode(t)
-		w := n.newWork(t, "insert", "")
-		lab.Check(t, w.do())
-		if w.Clean = clean; !clean {
-			n.Write(t, machine.PrimaryName, machine.Kindnet)
-		}
-		// The worker waits before it syncs its temporary file.
-		slow := exec.Command("strace", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=500000", os.Args[0])
-		command := w.in(t, slow)
-		var stderr strings.Builder
-		command.Stderr = &stderr
-		lab.Check(t, command.Start())
-		for range time.Tick(time.Millisecond) {
-			if hasTemp(files(t, n.NetDir)) {
-				n.Write(t, machine.PrimaryName, newer)
-				break
-			}
-		}
-		if err := command.Wait(); err == nil || !strings.Contains(stderr.String(), "was written by its owner") {
-			t.Errorf("clean: %v; got %v: %s", clean, err, stderr.String())
-		}
-		if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != newer {
-			t.Errorf("clean: %v; the owner's list was lost to %s", clean, got)
-		}
-		lab.Check(t, w.do())
-		if got, err := n.LoadedTypes(); err != nil || strings.Contains(got, "capture-cni") == clean {
-			t.Errorf("clean: %v; after the next pass a runtime would call %q (%v)", clean, got, err)
 		}
 	}
 }

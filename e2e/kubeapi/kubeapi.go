@@ -72,6 +72,21 @@ func WithValidity(from, until time.Time) Option {
 	return func(o *options) { o.start, o.notAfter = from, until }
 }
 
+// New returns a Server that answers only calls of ServeHTTP.
+func New() *Server {
+	return &Server{
+		token: "token-of-the-demo",
+		pods:  map[string]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{},
+
+		deletedNodes: map[string]bool{},
+
+		leases: map[string]*coordination.Lease{},
+
+		changes: newChanges(),
+	}
+}
+
 // Start serves until Close.
 func Start(opts ...Option) (*Server, error) {
 	o := options{start: time.Now().Add(-time.Hour), notAfter: time.Now().Add(24 * time.Hour)}
@@ -89,19 +104,8 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		URL:   "https://" + o.listener.Addr().String(),
-		Cert:  cert,
-		token: "token-of-the-demo",
-		pods:  map[string]*corev1.Pod{},
-		nodes: map[string]*corev1.Node{},
-
-		deletedNodes: map[string]bool{},
-
-		leases: map[string]*coordination.Lease{},
-
-		changes: newChanges(),
-	}
+	s := New()
+	s.URL, s.Cert = "https://"+o.listener.Addr().String(), cert
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -197,12 +201,12 @@ func write(w http.ResponseWriter, r *http.Request, code int, object runtime.Obje
 	_ = codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(object, w)
 }
 
-func newCodecs() serializer.CodecFactory {
+var newCodecs = sync.OnceValue(func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Node{}, &corev1.Event{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	return serializer.NewCodecFactory(scheme)
-}
+})
 
 func mediaTypeFor(r *http.Request) string {
 	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {

@@ -7,8 +7,8 @@ var listMutants = []mutant{
 	{
 		name: "second-agent-takes-the-sockets",
 		file: "install/node/keeper.go",
-		from: "if err == nil {\n\t\t\tclose(k.claimed)",
-		to:   "if err == nil || lock == nil {\n\t\t\tclose(k.claimed)",
+		from: "return nil\n\t}\n\tclose(k.claimed)",
+		to:   "lock = io.NopCloser(nil)\n\t}\n\tclose(k.claimed)",
 		by:   by(root, "e2e/agent", "TestTwoAgents"),
 	},
 	{
@@ -34,14 +34,14 @@ var listMutants = []mutant{
 	},
 	{
 		name: "node-that-waits-for-its-pods-is-not-kept",
-		file: "install/node/keeper.go",
+		file: "install/node/steps.go",
 		from: "report = k.node.Install(ctx, false)",
 		to:   "_ = ctx",
 		by:   by(root, "e2e/agent", "TestAbsent"),
 	},
 	{
 		name: "agent-does-not-say-what-it-left",
-		file: "install/node/keeper.go",
+		file: "install/node/steps.go",
 		from: "report.Findings, again = k.node.Left(), resyncInterval",
 		to:   "again = resyncInterval",
 		by:   by(root, "e2e/agent", "TestAbsent"),

@@ -16,12 +16,14 @@ import (
 	"github.com/containerd/go-cni"
 	"github.com/cri-o/ocicni/pkg/ocicni"
 	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 func TestMain(m *testing.M) {
 	logrus.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -15,8 +17,15 @@ import (
 type owned struct{ file }
 
 func embedding(net Net, entry []byte) ([]byte, error) {
-	p, err := FindPrimary(net)
+	found, err := Primaries(net)
 	if err != nil {
+		return nil, err
+	}
+	// While the runtime is unknown, it may load one of several: what it loads now stays embedded.
+	current, _ := net.Read(OwnedName)
+	isEmbedded := func(p primary) bool { return source(p.File, p.text) == sourceOf(current) }
+	p := found[max(0, slices.IndexFunc(found, isEmbedded))]
+	if err := p.CheckVersion(); err != nil {
 		return nil, err
 	}
 	if p.File < OwnedName {
@@ -37,6 +46,20 @@ func (o owned) Fault(net Net, entry []byte) error {
 		return fmt.Errorf("%s is outdated: the primary list has changed", OwnedName)
 	}
 	return nil
+}
+
+// removeRenamed removes copies of the agent's list that another program has renamed, as Cilium
+// does with cni.exclusive.
+func removeRenamed(net Net) error {
+	names, err := net.Names()
+	errs := []error{err}
+	for _, name := range names {
+		text, _ := net.Read(name)
+		if strings.HasPrefix(name, OwnedName+".") && sourceOf(text) != "" {
+			errs = append(errs, net.Remove(name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // CheckMaxConfNum refuses mode owned if the runtime would also load the primary list, in addition to

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/report"
@@ -50,6 +52,9 @@ var placements = map[report.Mode]Placement{
 	}},
 	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
 }
+
+// everyMode returns all modes that place an entry, in one order.
+func everyMode() []report.Mode { return slices.Sorted(maps.Keys(placements)) }
 
 // file is the placement that writes the entry into a file of its own in the runtime's directory.
 type file struct {
@@ -97,8 +102,8 @@ func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 
 // IsPlaced reports whether there is an entry of any mode.
 func IsPlaced(net Net) (bool, error) {
-	for _, placement := range placements {
-		if found, err := placement.Found(net); err != nil || found {
+	for _, mode := range everyMode() {
+		if found, err := In(mode).Found(net); err != nil || found {
 			return found, err
 		}
 	}
@@ -108,9 +113,12 @@ func IsPlaced(net Net) (bool, error) {
 // RemoveExcept removes the entries of all modes except one. If kept is "", it removes all.
 func RemoveExcept(net Net, kept report.Mode) error {
 	var errs []error
-	for mode, placement := range placements {
+	if kept == "" {
+		errs = append(errs, removeRenamed(net))
+	}
+	for _, mode := range everyMode() {
 		if mode != kept {
-			errs = append(errs, placement.Remove(net))
+			errs = append(errs, In(mode).Remove(net))
 		}
 	}
 	return errors.Join(errs...)

@@ -65,6 +65,12 @@ func Primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
+// IsAmbiguous reports whether the agent can't see which of several lists the runtime would load.
+func IsAmbiguous(net Net) bool {
+	found, _ := Primaries(net)
+	return len(found) > 1
+}
+
 // eachPrimary calls do with each of these lists that accepts an entry in this mode.
 func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	found, err := Primaries(net)

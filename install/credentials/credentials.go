@@ -202,7 +202,7 @@ func (c *Store) kubeconfig(directory string) ([]byte, error) {
 // key was replaced.
 func (c *Store) IsRejected(ctx context.Context) bool {
 	_, token, _ := c.CurrentToken()
-	rejected := token != "" && kube.RejectsToken(ctx, c.settings.Server, c.settings.CAFile, token)
+	rejected := token != "" && c.api.RejectsToken(ctx, c.settings.Server, c.settings.CAFile, token)
 	if !rejected {
 		c.requests.rejected = 0
 	}

@@ -17,6 +17,9 @@ const (
 	minClockFault   = time.Minute
 )
 
+// Jitter returns a random part of a pause. A simulation replaces it.
+var Jitter = rand.N[time.Duration]
+
 // requests decides when the next token may be requested.
 type requests struct {
 	issued           int       // number of all tokens
@@ -46,7 +49,7 @@ func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 		r.next = now.Add(pause(r.rejected, longPause))
 	}
 	if r.clocks != nil {
-		r.next = now.Add(longPause + rand.N(longPause/10))
+		r.next = now.Add(longPause + Jitter(longPause/10))
 	}
 }
 
@@ -64,7 +67,7 @@ func pause(attempts int, limit time.Duration) time.Duration {
 	if attempts < 16 {
 		longest = min(limit, minRequestPause<<attempts)
 	}
-	return longest/2 + rand.N(longest/2)
+	return longest/2 + Jitter(longest/2)
 }
 
 // clockFault returns an error if the times of a new token show that this node's clock is wrong: the

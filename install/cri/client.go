@@ -41,10 +41,11 @@ var reconnect = grpc.ConnectParams{
 type Client struct {
 	sockets []string
 	runtime runtimeapi.RuntimeServiceClient
-	conn    connection
+	conn    Connection
 }
 
-type connection interface {
+// Connection is a gRPC connection.
+type Connection interface {
 	grpc.ClientConnInterface
 	io.Closer
 }
@@ -54,14 +55,18 @@ type connection interface {
 // client uses the one at which the kubelet's runtime answers.
 func New(sockets ...string) (*Client, error) {
 	if len(sockets) > 1 {
-		conn := newSearch(sockets)
-		return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}, nil
+		return Over(newSearch(sockets), sockets...), nil
 	}
 	conn, err := dial(sockets[0])
 	if err != nil {
 		return nil, err
 	}
-	return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}, nil
+	return Over(conn, sockets...), nil
+}
+
+// Over returns a client over a connection to the runtime at one of the sockets.
+func Over(conn Connection, sockets ...string) *Client {
+	return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}
 }
 
 func dial(socket string) (*grpc.ClientConn, error) {

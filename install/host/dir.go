@@ -20,13 +20,13 @@ import (
 
 // Dir is an open directory of the node.
 type Dir struct {
-	root *os.Root
+	root root
 	path string
 }
 
 // OpenDir opens an existing directory.
 func OpenDir(path string) (*Dir, error) {
-	root, err := os.OpenRoot(path)
+	root, err := openRoot(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening directory %s: %w", path, err)
 	}
@@ -54,11 +54,12 @@ func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 			return nil, fmt.Errorf("creating a directory in %s: %w", d.path, err)
 		}
 	}
-	root, err := d.root.OpenRoot(name)
+	opened, err := d.root.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("opening a directory in %s: %w", d.path, err)
 	}
-	return &Dir{root: root, path: d.path + "/" + name}, nil
+	path := d.path + "/" + name
+	return &Dir{root: root{opened, path}, path: path}, nil
 }
 
 // Has reports whether the directory contains a file of this name.
@@ -83,7 +84,7 @@ func (d *Dir) Directories() ([]string, error) { return d.list(fs.DirEntry.IsDir)
 
 func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
-	if err != nil {
+	if err := errors.Join(d.root.before("list", ""), err); err != nil {
 		return nil, fmt.Errorf("listing %s: %w", d.path, err)
 	}
 	var names []string
@@ -165,7 +166,9 @@ func (d *Dir) sync() error {
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", d.path, err)
 	}
-	err = directory.Sync()
+	if err = d.root.before("syncdir", ""); err == nil {
+		err = directory.Sync()
+	}
 	if errors.Is(err, unix.EINVAL) { // the file system can't sync directories
 		err = nil
 	}

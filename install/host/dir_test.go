@@ -68,6 +68,7 @@ func TestErrors(t *testing.T) {
 // TestDirectories expects what the functions say about files, and what they leave of them.
 func TestDirectories(t *testing.T) {
 	path := t.TempDir()
+	lab.Check(t, os.WriteFile(path+"/first", nil, 0o600)) // the process's first file opens Go's poller
 	descriptors, err := os.ReadDir("/proc/self/fd")
 	lab.Check(t, err)
 	d, err := MakeDir(path + "/a/b")

@@ -48,8 +48,11 @@ func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(p
 			err = errors.Join(fmt.Errorf("writing %s in %s: %w", name, d.path, err), d.root.Remove(temp))
 		}
 	}()
-	_, writeErr := io.Copy(file, content)
-	if err := errors.Join(writeErr, d.copyMetadata(file, name, perm), file.Sync(), file.Close()); err != nil {
+	writeErr := d.root.before("write", temp)
+	if writeErr == nil {
+		_, writeErr = io.Copy(file, content)
+	}
+	if err := errors.Join(writeErr, d.copyMetadata(file, name, perm), d.root.before("sync", temp), file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	if try != nil {

@@ -41,6 +41,8 @@ type Client struct {
 	rest    rest.Interface // limited to a few requests per second
 	reads   rest.Interface // for pods that an ADD waits for, without a limit because the callers have one
 	streams rest.Interface // for the list and watch of a node's pods
+
+	transport http.RoundTripper // replaces the network, also for the plugin's token; nil for the network
 }
 
 // New returns a client. It connects with the first request.
@@ -67,7 +69,7 @@ func New(access *rest.Config) (*Client, error) {
 	streams.Timeout = 0 // a timeout would end every watch
 	streams.AcceptContentTypes = reads.AcceptContentTypes
 
-	client := &Client{}
+	client := &Client{transport: access.Transport}
 	for target, config := range map[*rest.Interface]*rest.Config{&client.rest: limited, &client.reads: reads, &client.streams: streams} {
 		made, err := rest.RESTClientFor(config)
 		if err != nil {

@@ -21,7 +21,8 @@ type TaintRemover struct {
 	log       *slog.Logger
 
 	reminder reminder
-	logged   string // the message that was logged last
+	pause    time.Duration // before the next check of a tainted node
+	logged   string        // the message that was logged last
 }
 
 // NewTaintRemover returns a TaintRemover of the taint with a key. It removes the taint once ready
@@ -43,20 +44,23 @@ const (
 
 // Run checks the node until ctx ends.
 func (r *TaintRemover) Run(ctx context.Context) {
-	pause := firstPause
 	for {
-		wait := resync
-		if r.check(ctx) {
-			wait, pause = pause, min(2*pause, maxTaintPause)
-		} else {
-			pause = firstPause
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(r.Step(ctx)):
 		}
 	}
+}
+
+// Step checks the node, and returns the time until the next check.
+func (r *TaintRemover) Step(ctx context.Context) (wait time.Duration) {
+	if !r.check(ctx) {
+		r.pause = 0
+		return resync
+	}
+	r.pause = min(max(2*r.pause, firstPause), maxTaintPause)
+	return r.pause
 }
 
 // check removes the taint if it can, and reports whether the next check should follow soon.

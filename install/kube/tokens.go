@@ -66,10 +66,14 @@ func (c *Client) requestToken(ctx context.Context, spec TokenSpec, node string) 
 
 // RejectsToken reports whether the API server answers that a token is invalid. If the API server
 // answers otherwise, or does not answer, RejectsToken returns false.
-func RejectsToken(ctx context.Context, server, caFile, token string) bool {
+func (c *Client) RejectsToken(ctx context.Context, server, caFile, token string) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
+	access := &rest.Config{BearerToken: token, Transport: c.transport}
+	if c.transport == nil {
+		access.CAFile = caFile
+	}
+	client, err := rest.HTTPClientFor(access)
 	if err != nil {
 		return false
 	}

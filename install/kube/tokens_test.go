@@ -32,7 +32,7 @@ func TestTokens(t *testing.T) {
 	if err := os.WriteFile(authorities, server.Cert.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rejects := func() bool { return RejectsToken(t.Context(), server.URL, authorities, token) }
+	rejects := func() bool { return client.RejectsToken(t.Context(), server.URL, authorities, token) }
 	if rejects() {
 		t.Error("a token that was just issued is rejected")
 	}
@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 	if rejects() {
 		t.Error("no answer rejects a token")
 	}
-	if RejectsToken(t.Context(), server.URL, "/nonexistent", token) || RejectsToken(t.Context(), "https://%", authorities, token) {
+	if client.RejectsToken(t.Context(), server.URL, "/nonexistent", token) || client.RejectsToken(t.Context(), "https://%", authorities, token) {
 		t.Error("a request that can't be made rejects a token")
 	}
 }

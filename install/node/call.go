@@ -19,11 +19,14 @@ import (
 
 const tryTimeout = 10 * time.Second
 
+// Executor executes a program, and returns what it printed.
+type Executor func(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error)
+
 // tryPlugin executes the plugin's verb VERSION, as a runtime does.
-func tryPlugin(ctx context.Context, path string) error {
+func (run Executor) tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	out, err := callPlugin(ctx, path, []byte(`{"cniVersion":"1.0.0"}`), "CNI_COMMAND=VERSION")
+	out, err := run.callPlugin(ctx, path, []byte(`{"cniVersion":"1.0.0"}`), "CNI_COMMAND=VERSION")
 	if err != nil {
 		return fmt.Errorf("the plugin does not run: %w", err)
 	}
@@ -34,10 +37,10 @@ func tryPlugin(ctx context.Context, path string) error {
 }
 
 // tryVersion executes a program that should print its version.
-func tryVersion(ctx context.Context, path string) error {
+func (run Executor) tryVersion(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	out, err := execute(ctx, path, []string{"--version"}, nil, []string{})
+	out, err := run.execute(ctx, path, []string{"--version"}, nil, []string{})
 	if err == nil && !bytes.HasPrefix(out, []byte(config.LookupProgram+" ")) {
 		err = fmt.Errorf("it reports %q as its version", out)
 	}
@@ -49,13 +52,20 @@ func tryVersion(ctx context.Context, path string) error {
 
 // callPlugin calls a plugin as a runtime does. If the call fails, callPlugin returns the plugin's
 // error.
-func callPlugin(ctx context.Context, path string, conf []byte, environment ...string) ([]byte, error) {
-	out, err := execute(ctx, path, nil, conf, environment)
+func (run Executor) callPlugin(ctx context.Context, path string, conf []byte, environment ...string) ([]byte, error) {
+	out, err := run.execute(ctx, path, nil, conf, environment)
 	var reported types.Error
 	if err != nil && json.Unmarshal(out, &reported) == nil && reported.Msg != "" {
 		err = &reported
 	}
 	return out, err
+}
+
+func (run Executor) execute(ctx context.Context, path string, args []string, stdin []byte, environment []string) ([]byte, error) {
+	if run == nil {
+		run = execute
+	}
+	return run(ctx, path, args, stdin, environment)
 }
 
 func execute(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error) {

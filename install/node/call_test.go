@@ -25,7 +25,7 @@ import (
 // TestTry runs programs that respond as ours and as no program of ours does.
 func TestTry(t *testing.T) {
 	t.Parallel()
-	plugin := func(ctx context.Context, path string) error { return tryPlugin(ctx, path) }
+	plugin := func(ctx context.Context, path string) error { return Executor(execute).tryPlugin(ctx, path) }
 	for name, tt := range map[string]struct {
 		try    func(ctx context.Context, path string) error
 		script string
@@ -39,10 +39,10 @@ func TestTry(t *testing.T) {
 		"a plugin without a message": {plugin, "echo '{}'; exit 3", "the plugin does not run: exit status 3"},
 		"a plugin without a reason":  {plugin, "echo broken; exit 3", "the plugin does not run: exit status 3"},
 		"a message of one that runs": {plugin, `echo '{"msg": "supportedVersions"}'`, "<nil>"},
-		"the lookup":                 {tryVersion, `[ "$*" = --version ] && echo capture-cni-lookup v1 && env | grep -q HOME && exit 4; exit 0`, "<nil>"},
-		"another program":            {tryVersion, "echo busybox", `capture-cni-lookup does not run: it reports "busybox\n" as its version`},
-		"a program that fails":       {tryVersion, "echo capture-cni-lookup v1; exit 2", "capture-cni-lookup does not run: exit status 2"},
-		"another that fails":         {tryVersion, "exit 2", "capture-cni-lookup does not run: exit status 2"},
+		"the lookup":                 {Executor(execute).tryVersion, `[ "$*" = --version ] && echo capture-cni-lookup v1 && env | grep -q HOME && exit 4; exit 0`, "<nil>"},
+		"another program":            {Executor(execute).tryVersion, "echo busybox", `capture-cni-lookup does not run: it reports "busybox\n" as its version`},
+		"a program that fails":       {Executor(execute).tryVersion, "echo capture-cni-lookup v1; exit 2", "capture-cni-lookup does not run: exit status 2"},
+		"another that fails":         {Executor(execute).tryVersion, "exit 2", "capture-cni-lookup does not run: exit status 2"},
 	} {
 		path := filepath.Join(t.TempDir(), "program")
 		lab.Check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755))

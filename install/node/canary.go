@@ -35,7 +35,7 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {
 		plugin := n.Settings.At(directory) + "/" + conflist.PluginType
-		_, err := callPlugin(ctx, plugin, conf,
+		_, err := n.Settings.Execute.callPlugin(ctx, plugin, conf,
 			"CNI_COMMAND=ADD", "CNI_CONTAINERID="+record.Canary, "CNI_IFNAME=eth0", "CNI_PATH="+directory,
 			"CNI_NETNS=/run/netns/capture-cni-canary", // need not exist, because the plugin does not enter it
 			fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))

@@ -6,9 +6,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +28,7 @@ type Keeper struct {
 	contender    report.Finding // the finding about a program that keeps removing the entry, or zero
 	tokenChecked time.Time
 	nextResync   time.Time
+	nextRepair   time.Time     // of the entry; zero for none
 	absent       atomic.Bool   // the desired state is a clean node
 	claimed      chan struct{} // closed once the node belongs to this agent
 
@@ -62,58 +61,6 @@ const (
 	undecidedInterval = 5 * time.Second
 )
 
-// Present keeps the plugin installed until ctx ends. Then it removes nothing, so that pods are captured
-// even without an agent.
-func (k *Keeper) Present(ctx context.Context) {
-	ctx, end := context.WithCancel(ctx)
-	lock := k.claim(ctx)
-	if lock == nil {
-		end()
-		return
-	}
-	defer lock.Close()
-	wanted := k.node.Settings
-	others := []string{filepath.Dir(wanted.Credentials.CAFile)} // directories other than the runtime's, which contains the entry
-	for _, directory := range wanted.BinDirs {
-		others = append(others, wanted.At(directory))
-	}
-	changes, serve := watch(append(others, wanted.At(wanted.NetDir)), func() { k.metrics.polling.Set(1) }, k.log)
-	var watching sync.WaitGroup
-	watching.Go(func() { serve(ctx) })
-	defer func() { end(); watching.Wait() }()
-	k.resync(ctx, false)
-	k.checkToken(ctx)
-	due, token := time.NewTicker(pollInterval), time.NewTicker(tokenCheckWithoutPods)
-	defer due.Stop()
-	defer token.Stop()
-	var repair <-chan time.Time // fires when a repair is due after a pause
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case directory := <-changes:
-			if slices.Contains(others, directory) {
-				k.resync(ctx, false)
-			} else if pause := k.contention.wait(time.Now()); pause > 0 { // the change is in the runtime's directory
-				repair = time.After(pause)
-			} else {
-				repair = nil
-				k.repair(ctx)
-			}
-		case <-repair:
-			k.repair(ctx)
-		case <-due.C:
-			if !time.Now().Before(k.nextResync) {
-				k.resync(ctx, false)
-			}
-		case <-token.C:
-			if k.pods() != nil || time.Since(k.tokenChecked) >= tokenCheckInterval {
-				k.checkToken(ctx)
-			}
-		}
-	}
-}
-
 // checkToken requests a new token if the API server rejects the current one.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
@@ -134,16 +81,22 @@ func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 // if ctx ends before.
 func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	_ = wait.PollUntilContextCancel(ctx, pollInterval/2, true, func(context.Context) (claimed bool, err error) {
-		lock, err = k.node.Claim()
-		if err == nil {
-			close(k.claimed)
-			return true, nil
-		}
+		lock = k.Claim()
+		return lock != nil, nil
+	})
+	return lock
+}
+
+// Claim claims the node, and returns nil while another agent holds it or another release owns it.
+func (k *Keeper) Claim() io.Closer {
+	lock, err := k.node.Claim()
+	if err != nil {
 		report := Report{Mode: k.node.Mode}
 		report.Add(PartOwner, err)
 		k.setReport(report)
-		return false, nil
-	})
+		return nil
+	}
+	close(k.claimed)
 	return lock
 }
 
@@ -223,36 +176,5 @@ func (k *Keeper) recordRepair(ctx context.Context) {
 	if began || grew {
 		k.log.Warn("another program keeps removing the entry",
 			"problem", warning.Reason, "do", warning.Next, "writer", writer, "back-off", k.contention.backOff)
-	}
-}
-
-// Absent keeps the node clean until ctx ends, and the agent stays ready to show that. While captured
-// pods run, Absent leaves the node installed, and other goroutines answer requests for pods. Before
-// Absent cleans the node, it calls stop to end these goroutines.
-func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
-	lock := k.claim(ctx)
-	if lock == nil {
-		return
-	}
-	defer lock.Close()
-	for ctx.Err() == nil {
-		err := k.node.CheckRemovable(ctx, force)
-		report := Report{Mode: k.node.Mode}
-		if err == nil {
-			stop()
-			err = k.node.Clean(false)
-		} else {
-			report = k.node.Install(ctx, false)
-		}
-		again := undecidedInterval
-		if report.Add(PartEntry, err); err == nil {
-			report.Findings, again = k.node.Left(), resyncInterval
-		}
-		k.setReport(report)
-		k.absent.Store(true)
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
 	}
 }

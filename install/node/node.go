@@ -85,7 +85,7 @@ func (n *Node) explained(directory string, err error) error {
 // pluginRuns reports whether the installed plugins run, even if they are not the agent's copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
 	for _, directory := range n.Settings.BinDirs {
-		if tryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
+		if n.Settings.Execute.tryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
 			return false
 		}
 	}
@@ -143,7 +143,9 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
-		err = conflist.RemoveExcept(net, n.Placed)
+		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // that list embeds one of those that the runtime may load
+			err = conflist.RemoveExcept(net, n.Placed)
+		}
 		if !n.Placed.UnderMultus() {
 			err = errors.Join(err, net.Called())
 		}

@@ -28,11 +28,11 @@ type Program struct {
 // programs returns the programs that belong next to the runtime's plugins. The plugin comes last,
 // because it executes the other program.
 func programs(s Settings) []Program {
-	plugin := Program{conflist.PluginType, s.Binary, tryPlugin}
+	plugin := Program{conflist.PluginType, s.Binary, s.Execute.tryPlugin}
 	if !s.Credentials.OnNode {
 		return []Program{plugin}
 	}
-	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), tryVersion}, plugin}
+	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), s.Execute.tryVersion}, plugin}
 }
 
 // installPrograms replaces the programs in a directory that differ from the agent's copies. It also

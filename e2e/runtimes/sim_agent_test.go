@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/kube"
+	"github.com/capture-cni/capture-cni/install/metrics"
+	keeping "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+)
+
+// process is one process of the agent.
+type process struct {
+	*keeping.Keeper
+	ctx       context.Context
+	cancel    context.CancelFunc
+	lock      io.Closer
+	refusals  *kube.Refusals
+	taints    *kube.TaintRemover
+	next      time.Time
+	nextTaint time.Time
+	watched   map[string]string // the directories at the last look
+	synced    bool
+	began     time.Time
+	wishes
+}
+
+// startAgent starts a process of the agent, as the operator wants it.
+func (w *world) startAgent() {
+	w.stopAgent()
+	log := slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	registry := prometheus.NewRegistry()
+	a := &process{refusals: kube.NewRefusals(metrics.NewFactory(registry)), wishes: w.operator, watched: map[string]string{}, began: time.Now()}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	w.agent = a
+	settings := keeping.DefaultSettings("/")
+	settings.Mode, settings.NetDir, settings.BinDirs, settings.StateDir, settings.RunDir = a.mode, w.netDir, []string{w.binDir}, w.stateDir, w.runDir
+	settings.Binary, settings.Execute = w.image+"/"+a.version+"/capture-cni", w.execute
+	own := capture.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
+	settings.Credentials = credentials.Settings{
+		OnNode: true, Pod: own, Server: "http://api", CAFile: w.image + "/ca/ca.crt",
+		TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "plugin", Node: "node-1", TTL: time.Hour},
+	}
+	var err error
+	settings.Entry, err = conflist.ParseEntry([]byte(a.keys), a.mode, w.stateDir, w.runDir)
+	w.check(err)
+	api, err := kube.New(&rest.Config{Host: "http://api", BearerToken: "agent", QPS: -1, Transport: a.refusals.Observe(w)})
+	w.check(err)
+	pods := func() error {
+		if err := a.refusals.Fault(); err != nil || a.synced {
+			return err
+		}
+		return fmt.Errorf("the node's pods were not read yet")
+	}
+	runtime := cri.Over(connection{w}, w.root+".sock")
+	a.Keeper = keeping.NewKeeper(keeping.New(settings, api, runtime, log), pods, registry, log)
+	accepts := func(ctx context.Context) error { return a.Accepts(ctx, own) }
+	a.taints = kube.NewTaintRemover(api, "node-1", "capture-cni.io/not-ready", accepts, a.SetTainted, log)
+	a.next = time.Now()
+	w.generation++
+	w.disturb()
+}
+
+// stopAgent ends the process of the agent.
+func (w *world) stopAgent() {
+	if w.agent == nil {
+		return
+	}
+	w.agent.cancel()
+	if w.agent.lock != nil {
+		w.check(w.agent.lock.Close())
+	}
+	w.agent, w.disk.killed = nil, false
+}
+
+// step lets the agent do what is due.
+func (w *world) step() {
+	w.reach("a step of the agent")
+	a := w.agent
+	w.calledUs = false
+	if a.lock == nil {
+		if a.lock = a.Claim(); a.lock == nil {
+			a.next = time.Now().Add(time.Second)
+			w.endStep()
+			return
+		}
+	}
+	stays := a.state == "present" || !a.force && slices.ContainsFunc(w.runtime.pods, func(p *runtimeapi.PodSandbox) bool { return p.Annotations != nil })
+	w.calledUs = w.wouldLoad().calls() && stays
+	if a.state == "absent" {
+		a.next = time.Now().Add(a.StepAbsent(a.ctx, a.force, func() {}))
+	} else {
+		w.readPods()
+		a.next = a.Step(a.ctx)
+		w.untaint()
+	}
+	w.endStep()
+}
+
+// endStep examines what a step has left, and buries an agent that was killed in it.
+func (w *world) endStep() {
+	if !w.disk.killed {
+		w.examineFiles("after a step")
+		return
+	}
+	if after := w.tree(w.root); fmt.Sprint(after) != fmt.Sprint(w.atKill) {
+		w.fail("the model: an agent has changed files after it was killed")
+	}
+	w.stopAgent()
+	w.disturb()
+}
+
+// untaint lets the agent check the node's taint, if that is due.
+func (w *world) untaint() {
+	if a := w.agent; !w.disk.killed && !time.Now().Before(a.nextTaint) {
+		before := w.isTainted()
+		a.nextTaint = time.Now().Add(a.taints.Step(a.ctx))
+		if before && !w.isTainted() {
+			w.reach("the taint is removed")
+			if !w.wouldLoad().calls() {
+				w.fail("the taint is removed, and the runtime would not call the plugin")
+			}
+		}
+		a.next = minTime(a.next, a.nextTaint)
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// isTainted reports whether there is a Node with a taint.
+func (w *world) isTainted() bool { return w.isRegistered && len(w.api.Taints("node-1")) > 0 }
+
+// register registers the Node, with the taint of a new one.
+func (w *world) register() {
+	w.api.PutNode("node-1", corev1.Taint{Key: "capture-cni.io/not-ready", Effect: corev1.TaintEffectNoSchedule})
+	w.isRegistered = true
+}
+
+// readPods is the agent's watch of pods, as far as its answer matters.
+func (w *world) readPods() {
+	request, err := http.NewRequestWithContext(w.agent.ctx, http.MethodGet, "http://api/api/v1/pods", http.NoBody)
+	w.check(err)
+	request.Header.Set("Authorization", "Bearer agent")
+	ctx, cancel := context.WithTimeout(w.agent.ctx, 5*time.Second)
+	defer cancel()
+	response, err := w.agent.refusals.Observe(w).RoundTrip(request.WithContext(ctx))
+	if err == nil && response.StatusCode == http.StatusOK {
+		_, err = io.Copy(io.Discard, response.Body)
+		w.agent.synced = w.agent.synced || err == nil
+	}
+}
+
+// notice passes on the changes of directories, as inotify does.
+func (w *world) notice() {
+	a := w.agent
+	if a == nil || w.noticed == w.generation {
+		return
+	}
+	w.noticed = w.generation
+	for _, directory := range []string{w.netDir, w.binDir, w.image + "/ca"} {
+		tree := fmt.Sprint(w.tree(directory))
+		if before, known := a.watched[directory]; known && before != tree {
+			a.Changed(directory)
+			a.next = time.Now()
+		}
+		a.watched[directory] = tree
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// disk fails the agent's operations on the node's files, and ends the agent at one of them. The
+// operations of an agent that was killed all fail: no deferred function changes a file after a kill.
+type disk struct {
+	writes, reads failing
+	standing      map[string]syscall.Errno // of writes, by directory
+	killAt        int                      // the write at which the agent ends, if it is positive
+	powerFails    bool                     // then
+	killed        bool
+
+	synced   bool // the content of the temporary file
+	unsynced []lost
+}
+
+// failing is the error of one call, and which of the next ones that is.
+type failing struct {
+	at    int
+	fault syscall.Errno
+}
+
+// lost is a change of a directory that a power cut undoes.
+type lost struct {
+	path    string
+	content []byte
+	existed bool
+}
+
+var errKilled = errors.New("the agent was killed")
+
+// operation is called before each operation of the agent on a file.
+func (w *world) operation(operation, path string) error {
+	d := &w.disk
+	if d.killed {
+		return errKilled
+	}
+	if w.generation != w.examined {
+		w.examineFiles("before " + operation)
+	}
+	isWrite := operation != "open" && operation != "opendir" && operation != "list"
+	next := &d.reads
+	if isWrite {
+		next = &d.writes
+		w.generation++
+		if filepath.Dir(path) == w.netDir {
+			w.runtime.events++
+		}
+		if w.rivalAt--; w.rivalAt <= 0 && w.rivalAt > -50 && operation != "rename" { // a rename can't be told from the other program's
+			w.rivalAt, w.calledUs = -100, false
+			w.reach("a list is written while the agent writes")
+			w.write("10-calico.conflist", list("k8s-pod-network", "calico"))
+			w.generation++
+		}
+		if d.killAt--; d.killAt == 0 {
+			w.reach("kill at " + operation)
+			d.killed = true
+			w.agent.cancel()
+			w.atKill = w.tree(w.root)
+			return errKilled
+		}
+	}
+	if next.at--; next.at == 0 {
+		w.reach(next.fault.Error() + " at " + operation)
+		w.disturb()
+		return next.fault
+	}
+	for directory, fault := range d.standing {
+		// A full disk takes removals, and the names of what was written before.
+		isFull := fault == syscall.ENOSPC && (operation == "remove" || operation == "rename" || operation == "syncdir" || operation == "sync")
+		if isWrite && strings.HasPrefix(path, directory) && !isFull {
+			w.reach(fault.Error() + " in " + filepath.Base(directory))
+			return fault
+		}
+	}
+	switch operation {
+	case "create":
+		d.synced = false
+	case "sync":
+		d.synced = true
+	case "rename", "remove":
+		content, err := os.ReadFile(path)
+		d.unsynced = append(d.unsynced, lost{path, content, err == nil})
+		if operation == "rename" && !d.synced {
+			w.fail("a file is renamed to %s before its content is synced", path)
+		}
+	case "syncdir":
+		kept := d.unsynced[:0]
+		for _, change := range d.unsynced {
+			if filepath.Dir(change.path) != path {
+				kept = append(kept, change)
+			}
+		}
+		d.unsynced = kept
+	}
+	return nil
+}
+
+// cutPower undoes what was not synced.
+func (w *world) cutPower() {
+	for i := len(w.disk.unsynced) - 1; i >= 0; i-- {
+		change := w.disk.unsynced[i]
+		w.reach("a lost change")
+		if !change.existed {
+			_ = os.Remove(change.path)
+		} else {
+			w.check(os.MkdirAll(filepath.Dir(change.path), 0o755))
+			w.check(os.WriteFile(change.path, change.content, 0o644))
+		}
+	}
+	w.disk.unsynced = nil
+}
+
+// tree returns all files below a directory that are no temporary ones.
+func (w *world) tree(directory string) map[string]string {
+	found := map[string]string{}
+	_ = filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Type() == os.ModeSocket || strings.HasPrefix(entry.Name(), ".capture-cni-tmp-") {
+			return nil //nolint:nilerr // files come and go
+		}
+		content, _ := os.ReadFile(path)
+		found[strings.TrimPrefix(path, directory+"/")] = string(content)
+		return nil
+	})
+	return found
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"testing"
+)
+
+// TestRegressions plays the shortest histories that broke an invariant once.
+func TestRegressions(t *testing.T) {
+	root := rootOf(t, 0)
+	for name, h := range map[string]history{
+		"ready on CRI-O with a list that it skips": {
+			"cri-o", "05-cilium.conf is written", "the operator installs mode owned", "the program cilium-cni is deleted",
+		},
+		"a plain configuration is renamed": {"cri-o", "00-multus.conf is written", "the operator installs mode insert"},
+		"another program's list is overwritten": {
+			"cri-o", "05-cilium.conf is written", "05-cilium.conflist is written", "the operator installs mode insert",
+		},
+		"ready while the API server refuses the watch": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode auto", "the API server answers 403", "minutes pass: 3", "seconds pass: 10",
+		},
+		"a list's own plugin is blamed": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "Calico writes its list each second, times: 15", "seconds pass: 30",
+		},
+		"the back-off outlives the other program": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"an unknown program removes the entry each second, times: 40", "seconds pass: 30", "seconds pass: 30",
+		},
+		"a program is replaced by one that does not run": {
+			"cri-o", "the operator installs mode auto", "the operator installs a release that does not run",
+		},
+		"the entry is removed while captured pods run": {
+			"cri-o", "00-multus.conf is written", "the operator installs mode owned", "a meshed pod starts", "the operator removes capture-cni",
+		},
+		"a full disk takes the credentials": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"the state directory's disk is full", "minutes pass: 12", "minutes pass: 12",
+		},
+		"removal leaves the list that Cilium has renamed": {
+			"containerd",
+			"10-flannel.conflist is written",
+			"the operator installs mode owned",
+			"Cilium renames the others' lists",
+			"the operator removes capture-cni by force",
+		},
+		"an agent that does not know the runtime embeds another list": {
+			"cri-o",
+			"the operator installs mode auto",
+			"10-ovn-kubernetes.conf is written",
+			"the runtime is down",
+			"the program calico is deleted",
+			"the agent restarts",
+			"Calico writes its list each second, times: 7",
+			"seconds pass: 1",
+		},
+		"an agent that does not know the runtime removes the entry of another mode": {
+			"cri-o",
+			"05-cilium.conf is written",
+			"the program cilium-cni is deleted",
+			"10-calico.conflist is written",
+			"the operator installs v2",
+			"the runtime is down",
+			"the operator installs mode owned",
+		},
+	} {
+		if failure, _, log := run(t, root, h); failure != nil {
+			t.Errorf("%s: %v\n%s", name, failure, log)
+		}
+	}
+}
+
+// temporary are the random names of temporary files.
+var temporary = regexp.MustCompile(`\.capture-cni-tmp-\w+`)
+
+// TestReplay plays histories again and again: all that is logged is always the same.
+func TestReplay(t *testing.T) {
+	root := rootOf(t, 0)
+	for number := range uint64(2) {
+		h := random(rand.New(rand.NewPCG(*seed, 1<<32+number)), *length)
+		var first string
+		for again := range *replays {
+			failure, _, log := run(t, root, h)
+			log = temporary.ReplaceAllString(log, "")
+			if failure != nil {
+				log += failure.Error()
+			}
+			if again == 0 {
+				first = log
+			} else if log != first {
+				t.Fatalf("history %d differs at the replay %d:\n%s\n%s\n%s", number, again, h, first, log)
+			}
+		}
+	}
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	duration = flag.Duration("histories", 5*time.Second, "how long histories are searched for one that breaks an invariant")
+	length   = flag.Int("length", 40, "events of a history")
+	workers  = flag.Int("workers", 2, "histories at a time")
+	replays  = flag.Int("replays", 5, "how often a history is repeated, to compare")
+)
+
+// history is a list of events, each with its argument.
+type history []string
+
+// String returns the history in the form of a row of TestRegressions.
+func (h history) String() string {
+	var text strings.Builder
+	for _, line := range h {
+		fmt.Fprintf(&text, "\t%q,\n", line)
+	}
+	return text.String()
+}
+
+// random makes a history.
+func random(r *rand.Rand, length int) history {
+	h := history{pick(r, "containerd", "cri-o"), pick(r, slices.Sorted(maps.Keys(lists))...) + " is written"}
+	share := pick(r, 1, 1, 2, 4) // in fours, of the kinds of events
+	h = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned"))
+	total, kinds := 0, []event{}
+	for _, e := range events { // with few kinds, more of each happen: faults hide one another
+		if kept := 1 + r.IntN(4); e.weight >= 20 || kept <= share {
+			kinds = append(kinds, e)
+			total += e.weight
+		}
+	}
+	for len(h) < length {
+		chosen := r.IntN(total)
+		for _, e := range kinds {
+			if chosen -= e.weight; chosen < 0 {
+				h = append(h, e.with(r))
+				break
+			}
+		}
+	}
+	return h
+}
+
+func (e event) with(r *rand.Rand) string {
+	if e.args == nil {
+		return e.name
+	}
+	return fmt.Sprint(e.name, " ", pick(r, e.args...))
+}
+
+// parse returns an event and its argument.
+func parse(line string) (e event, argument int) {
+	if e, ok := byName[line]; ok {
+		return e, 0
+	}
+	last := strings.LastIndexByte(line, ' ')
+	argument, _ = strconv.Atoi(line[last+1:])
+	return byName[line[:last]], argument
+}
+
+// run plays a history, and returns the first invariant that does not hold.
+func run(t *testing.T, root string, h history) (failure error, reached map[string]int, log string) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(root, h[0])
+		w.born = time.Now()
+		worlds.Store(root, w)
+		defer worlds.Delete(root)
+		defer w.stopAgent()
+		defer func() {
+			if fault := recover(); fault != nil {
+				w.fail("panic: %v", fault)
+			}
+			failure, reached, log = w.failure, w.reached, w.logs.String()
+		}()
+		for _, line := range h[1:] {
+			e, argument := parse(line)
+			if e.do == nil {
+				w.fail("no event %q", line)
+			}
+			time.Sleep(time.Millisecond)
+			w.reach(e.name)
+			w.generation++
+			e.do(w, argument)
+			w.play()
+			if w.failure != nil {
+				return
+			}
+		}
+		w.heal()
+	})
+	return failure, reached, log
+}
+
+// play lets the node answer an event.
+func (w *world) play() {
+	for range 3 { // an agent that was killed starts again
+		if w.agent == nil && w.operator.state != "gone" {
+			w.startAgent()
+		}
+		w.settle()
+		if w.agent != nil || w.operator.state == "gone" {
+			break
+		}
+	}
+	w.watch()
+	w.examine()
+}
+
+// heal ends all faults, after which the node must reach its desired state.
+func (w *world) heal() {
+	clear(w.disk.standing)
+	clear(w.loops)
+	w.disk.writes, w.disk.reads, w.disk.killAt, w.rivalAt = failing{}, failing{}, 0, -100
+	w.apiState, w.runtime.late = "ok", 0
+	w.restart()
+	if w.operator.version == "broken" {
+		w.operate(func(o *wishes) { o.version = "v1" })
+	}
+	w.register()
+	for _, name := range primaries {
+		w.check(os.WriteFile(w.binDir+"/"+name, []byte(program), 0o755))
+	}
+	for name := range w.others {
+		if whole, ok := lists[name]; ok {
+			w.write(name, whole)
+		}
+	}
+	w.generation++
+	w.disturb()
+	w.play()
+	w.pass(recovery + time.Minute)
+	w.play()
+	w.startMeshed()
+	w.startOther()
+	w.examineLog()
+}
+
+// shrink removes events as long as an invariant does not hold, and makes arguments small.
+func shrink(h history, fails func(history) bool) history {
+	for size := len(h) / 2; size > 0; {
+		removed := false
+		for at := 1; at+size <= len(h); {
+			if shorter := slices.Delete(slices.Clone(h), at, at+size); fails(shorter) {
+				h, removed = shorter, true
+			} else {
+				at += size
+			}
+		}
+		if !removed || size > len(h)/2 {
+			size /= 2
+		}
+	}
+	for at := 1; at < len(h); at++ {
+		e, argument := parse(h[at])
+		for _, smaller := range e.args {
+			simpler := slices.Clone(h)
+			simpler[at] = fmt.Sprint(e.name, " ", smaller)
+			if smaller < argument && fails(simpler) {
+				h = simpler
+				break
+			}
+		}
+	}
+	return h
+}
+
+// kindOf returns what failures of one kind have in common.
+func kindOf(failure error) string {
+	kind := failure.Error()
+	kind = kind[strings.LastIndex(kind[:min(len(kind), 30)], ": ")+1:]
+	return kind[:min(len(kind), 40)]
+}
+
+// rootOf makes an empty directory of a worker, in memory, next to a socket that serves CRI-O's
+// configuration. The socket is outside of the histories' virtual time.
+func rootOf(t *testing.T, worker int) string {
+	t.Helper()
+	root, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("h%d-", worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	listener, err := net.Listen("unix", root+".sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("[crio.network]\nnetwork_dir = %q\nplugin_dirs = [%q]\n", root+"/net.d", root+"/bin")
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })}
+	go func() { _ = server.Serve(listener) }() // until Close
+	t.Cleanup(func() { _ = server.Close() })
+	return root
+}
+
+// TestHistories searches histories, in which one seed decides what happens, for one that breaks an
+// invariant, and prints the shortest that it finds.
+func TestHistories(t *testing.T) {
+	var mu sync.Mutex
+	var played int
+	kinds := map[string]bool{}
+	all := map[string]int{}
+	began := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for worker := range *workers {
+			root := rootOf(t, worker)
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for number := uint64(worker); time.Since(began) < *duration; number += uint64(*workers) {
+					h := random(rand.New(rand.NewPCG(*seed, number)), *length)
+					failure, reached, _ := run(t, root, h)
+					mu.Lock()
+					played++
+					for what, n := range reached {
+						all[what] += n
+					}
+					isNew := failure != nil && !kinds[kindOf(failure)]
+					if failure != nil {
+						kinds[kindOf(failure)] = true
+					}
+					mu.Unlock()
+					if isNew {
+						same := func(h history) bool {
+							again, _, _ := run(t, root, h)
+							return again != nil && kindOf(again) == kindOf(failure)
+						}
+						shortest := shrink(h, same)
+						failure, _, log := run(t, root, shortest)
+						t.Errorf("seed %d, history %d, after %s: %v\n%s\n%s", *seed, number, time.Since(began).Round(time.Second), failure, shortest, log)
+					}
+				}
+			})
+		}
+	})
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used)
+	t.Logf("seed %d: %d histories of %d events, %d steps in %s, with %d s of processor time", *seed, played, *length, all["a step of the agent"], time.Since(began).Round(time.Second), used.Utime.Sec+used.Stime.Sec)
+	for _, what := range slices.Sorted(maps.Keys(all)) {
+		t.Logf("reached %d times: %s", all[what], what)
+	}
+	for _, what := range mustReach() {
+		if all[what] == 0 && *duration >= longRun {
+			t.Errorf("no history reached: %s", what)
+		}
+	}
+}
+
+// longRun is how long a search takes that reaches everything.
+const longRun = 2 * time.Minute
+
+// mustReach returns what a long search must have met: each event, each path of a fault, and what
+// follows from them.
+func mustReach() (all []string) {
+	for _, e := range events {
+		if e.weight > 0 {
+			all = append(all, e.name)
+		}
+	}
+	for _, operation := range []string{"create", "write", "sync", "rename", "syncdir", "remove", "mkdir"} {
+		all = append(all, "kill at "+operation, syscall.EIO.Error()+" at "+operation)
+	}
+	for _, operation := range []string{"open", "opendir", "list"} {
+		all = append(all, syscall.EIO.Error()+" at "+operation)
+	}
+	for _, part := range []string{"binary", "credentials", "pods", "entry", "runtime"} {
+		all = append(all, "not ready: "+part)
+	}
+	for _, result := range []outcome{captured, uncaptured, failed} {
+		all = append(all, "a meshed pod: "+string(result), "another pod: "+string(result))
+	}
+	return append(all, "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
+		"a list is written while the agent writes", "runtime: down", "runtime: silent")
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/host"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// world is a node and what acts on it. One goroutine drives it, in the virtual time of a
+// synctest bubble, so that a history always has the same outcome.
+type world struct {
+	root, netDir, binDir, stateDir, runDir, image string
+
+	disk     disk
+	api      *kubeapi.Server
+	apiState string // "ok", a status code, "half", "slow", "silent" or "away"
+	runtime  container
+	agent    *process
+	operator wishes
+	others   map[string]string // the lists of other programs, as they wrote them
+	loops    map[string]int    // how often more a program repeats its change, once a second
+
+	nextLoop time.Time
+	looked   time.Time // the last moment at which a change of another writer had to be answered
+	rivalAt  int       // the write of the agent before which another program writes its list
+
+	logs    bytes.Buffer
+	failure error
+	reached map[string]int
+	atKill  map[string]string
+
+	born         time.Time // the beginning
+	isRegistered bool      // there is a Node
+	generation   int       // of the node's files: it grows with each change
+	examined     int       // the generation that the invariants of files were checked for
+	noticed      int       // the generation that the agent was told about
+	signed       int       // the generation of the signature
+	signature    string    // of the directories that the runtime loads
+
+	calledUs    bool      // at the beginning of the agent's step
+	calm        time.Time // since when nothing but time has happened
+	slowUntil   time.Time // until when the agent may take to recover from more than another writer
+	apiSince    time.Time // since when the API server is in its state
+	installed   bool      // our program has been in place
+	accident    bool      // another program broke ours
+	ciliumTrace bool      // Cilium has renamed a file
+}
+
+// wishes is what the operator has asked for.
+type wishes struct {
+	state   string // "present", "absent", or "gone" for no agent at all
+	force   bool
+	mode    report.Mode
+	version string
+	keys    string // of the plugin's configuration
+}
+
+func (w *world) reach(what string) { w.reached[what]++ }
+
+// disturb says that something has happened from which the agent may need minutes to recover.
+func (w *world) disturb() {
+	w.calm = time.Now()
+	w.slowUntil = w.calm.Add(recovery)
+}
+
+// recovery is how long the agent may take: the longest pause between requests of tokens, and a check.
+const recovery = 5*time.Minute + 30*time.Second + 2*time.Minute
+
+// fail records the first invariant that does not hold.
+func (w *world) fail(format string, args ...any) {
+	if w.failure == nil {
+		w.failure = fmt.Errorf(format, args...)
+	}
+}
+
+// worlds are those at work, by their root directories.
+var worlds sync.Map
+
+func init() {
+	credentials.Jitter = func(limit time.Duration) time.Duration { return limit / 2 }
+	host.Disk = func(operation, path string) (err error) {
+		worlds.Range(func(root, w any) bool {
+			if strings.HasPrefix(path, root.(string)+"/") {
+				err = w.(*world).operation(operation, path)
+				return false
+			}
+			return true
+		})
+		return err
+	}
+}
+
+// newWorld makes a node in an empty directory.
+func newWorld(root, runtime string) *world {
+	w := &world{
+		root: root, netDir: root + "/net.d", binDir: root + "/bin", stateDir: root + "/state", runDir: root + "/run", image: root + "/image",
+		api: kubeapi.New(), apiState: "ok", reached: map[string]int{}, others: map[string]string{}, loops: map[string]int{},
+		rivalAt: -100, runtime: container{name: runtime, state: "up"}, operator: wishes{state: "gone", mode: report.Auto, version: "v1"},
+	}
+	w.disk.standing = map[string]syscall.Errno{}
+	_ = os.RemoveAll(root)
+	for _, directory := range []string{w.netDir, w.binDir, w.runDir, w.image + "/ca"} {
+		w.check(os.MkdirAll(directory, 0o755))
+	}
+	for _, name := range []string{"v1", "v2", "broken"} {
+		w.check(os.MkdirAll(w.image+"/"+name, 0o755))
+		for _, file := range []string{"capture-cni", "capture-cni-lookup"} {
+			w.check(os.WriteFile(w.image+"/"+name+"/"+file, []byte(version(name)), 0o755))
+		}
+	}
+	w.check(os.WriteFile(w.image+"/ca/ca.crt", []byte("ca"), 0o644))
+	for _, name := range primaries {
+		w.check(os.WriteFile(w.binDir+"/"+name, []byte(program), 0o755))
+	}
+	w.api.SetToken("agent")
+	w.api.IssueTokens(10 * time.Minute)
+	w.register()
+	w.disturb()
+	return w
+}
+
+// check is for what can't fail in a model.
+func (w *world) check(err error) {
+	if err != nil {
+		w.fail("the model: %v", err)
+	}
+}
+
+// settle lets the agent do everything that is due.
+func (w *world) settle() {
+	began := time.Now()
+	for range 30 {
+		w.notice()
+		if w.agent == nil || w.failure != nil || time.Now().Before(w.agent.next) || time.Since(began) > time.Minute {
+			return
+		}
+		w.step()
+	}
+	w.fail("the agent does not come to rest")
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end) && w.failure == nil; {
+		next := end
+		if w.agent != nil && w.agent.next.Before(next) {
+			next = w.agent.next
+		}
+		if len(w.loops) > 0 && w.nextLoop.Before(next) {
+			next = w.nextLoop
+		}
+		look := w.calm.Add(3 * time.Second) // when another writer's change must be answered
+		if time.Now().Before(look) && look.Before(next) {
+			next = look
+		}
+		time.Sleep(max(time.Millisecond, time.Until(next)))
+		w.repeat()
+		w.settle()
+		if !time.Now().Before(look) && w.looked != look {
+			w.looked = look
+			w.watch()
+			w.examine()
+		}
+	}
+}
+
+// repeat lets other programs repeat their changes, once a second.
+func (w *world) repeat() {
+	if time.Now().Before(w.nextLoop) {
+		return
+	}
+	w.nextLoop = time.Now().Add(time.Second)
+	for _, name := range slices.Sorted(maps.Keys(w.loops)) {
+		if w.loops[name]--; w.loops[name] <= 0 {
+			delete(w.loops, name)
+		}
+		w.generation++
+		byName[name].do(w, 0)
+	}
+}
