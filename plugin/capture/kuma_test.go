@@ -16,7 +16,8 @@ func kumaPod(text string, changes ...func(*Pod)) Pod {
 	pod := Pod{
 		Annotations: map[string]string{annotationKumaInjected: "true", annotationKumaConfig: text},
 		Containers: []Container{
-			{Name: containerKumaValidation, Init: true, UID: ID{Number: kumaUID}}, {Name: containerKumaProxy, Init: true, KeepsRunning: true, UID: ID{Number: kumaUID}},
+			{Name: containerKumaValidation, Init: true, UID: ID{Number: kumaUID}},
+			{Name: containerKumaProxy, Init: true, KeepsRunning: true, UID: ID{Number: kumaUID}},
 			{Name: "app", UID: ID{Number: 1000}},
 		},
 	}
