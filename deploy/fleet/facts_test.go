@@ -187,7 +187,7 @@ func TestFenceUnknown(t *testing.T) {
 		"false": nil,
 		"true":  {"pods ask for a fence, and nodes with an earlier release can start them without one: earlier [fence-unknown]"},
 	} {
-		o.pods = append(o.pods, newSeenPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"capture-cni.io/fence": asked}}}))
+		o.pods = []*seenPod{newSeenPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"capture-cni.io/fence": asked}}})}
 		if got := f.notes(o); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", asked, got, want)
 		}

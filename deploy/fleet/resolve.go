@@ -65,5 +65,5 @@ func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port strin
 			return service.Spec.ClusterIP, number, nil
 		}
 	}
-	return "", "", fmt.Errorf("Service %s/%s has no port %q", namespace, name, port)
+	return "", "", fmt.Errorf("no port of Service %s/%s is %q", namespace, name, port)
 }

@@ -94,7 +94,7 @@ func TestServiceAddress(t *testing.T) {
 	for _, tt := range []struct{ name, port, want string }{
 		{"web", "443", "10.0.0.1 443 <nil>"},
 		{"web", "http", "10.0.0.1 80 <nil>"},
-		{"web", "81", `  Service shop/web has no port "81"`},
+		{"web", "81", `  no port of Service shop/web is "81"`},
 		{"headless", "80", "  there is no address of Service shop/headless itself: trace to one of its pods"},
 		{"external", "80", "  there is no address of Service shop/external itself: trace to one of its pods"},
 		{"missing", "80", "  reading Service shop/missing: the server could not find the requested resource"},

@@ -69,7 +69,7 @@ func TestServiceDestination(t *testing.T) {
 	c := newCluster(t)
 	for to, want := range map[string]string{
 		"10.1.2.3:80": "10.1.2.3:80", "svc/cart:80": "10.96.0.7:80", "service/cart:http": "10.96.0.7:80", "svc/cart.mesh:80": "[fd00::7]:80",
-		"svc/cart:443": `Service shop/cart has no port "443"`, "svc/headless:80": "there is no address of Service shop/headless itself", "svc/cart": `--to is "svc/cart": expected svc/NAME:PORT`,
+		"svc/cart:443": `no port of Service shop/cart is "443"`, "svc/headless:80": "there is no address of Service shop/headless itself", "svc/cart": `--to is "svc/cart": expected svc/NAME:PORT`,
 	} {
 		got, err := resolveService(t.Context(), c.client(t), "shop", to)
 		if err != nil {

@@ -30,9 +30,10 @@ const (
 	UpdateAnnotations Update = "annotations" // the same, for edited exclusions and inclusions
 )
 
-// String, Set and Type implement the value of a flag.
+// String implements a flag's value.
 func (u *Update) String() string { return string(*u) }
 
+// Set implements a flag's value. It returns an error for an unknown text.
 func (u *Update) Set(text string) error {
 	if *u = Update(text); !slices.Contains([]Update{UpdateNever, UpdateRules, UpdateAnnotations}, *u) {
 		return errors.New("expected never, rules or annotations")
@@ -40,6 +41,7 @@ func (u *Update) Set(text string) error {
 	return nil
 }
 
+// Type implements a flag's value.
 func (*Update) Type() string { return "string" }
 
 // isOn reports whether pods are updated.

@@ -34,7 +34,7 @@ type Settings struct {
 	Credentials credentials.Settings
 	Owner       string // the release that this agent belongs to
 
-	Execute Executor // of programs on the node; nil for processes
+	Execute Executor `json:"-"` // of programs on the node; nil for processes
 }
 
 // DefaultSettings returns the defaults of the agent's flags. Its directories are those of kubeadm's
