@@ -66,7 +66,7 @@ func TestRegressions(t *testing.T) {
 			"the operator installs mode owned",
 		},
 	} {
-		if failure, _, log := run(t, root, h); failure != nil {
+		if _, log, failure := run(t, root, h); failure != nil {
 			t.Errorf("%s: %v\n%s", name, failure, log)
 		}
 	}
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 		h := random(rand.New(rand.NewPCG(*seed, 1<<32+number)), *length)
 		var first string
 		for again := range *replays {
-			failure, _, log := run(t, root, h)
+			_, log, failure := run(t, root, h)
 			log = temporary.ReplaceAllString(log, "")
 			if failure != nil {
 				log += failure.Error()

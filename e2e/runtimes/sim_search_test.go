@@ -84,7 +84,7 @@ func parse(line string) (e event, argument int) {
 }
 
 // run plays a history, and returns the first invariant that does not hold.
-func run(t *testing.T, root string, h history) (failure error, reached map[string]int, log string) {
+func run(t *testing.T, root string, h history) (reached map[string]int, log string, failure error) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(root, h[0])
@@ -114,7 +114,7 @@ func run(t *testing.T, root string, h history) (failure error, reached map[strin
 		}
 		w.heal()
 	})
-	return failure, reached, log
+	return reached, log, failure
 }
 
 // play lets the node answer an event.
@@ -232,7 +232,7 @@ func TestHistories(t *testing.T) {
 				t.Parallel()
 				for number := uint64(worker); time.Since(began) < *duration; number += uint64(*workers) {
 					h := random(rand.New(rand.NewPCG(*seed, number)), *length)
-					failure, reached, _ := run(t, root, h)
+					reached, _, failure := run(t, root, h)
 					mu.Lock()
 					played++
 					for what, n := range reached {
@@ -245,11 +245,11 @@ func TestHistories(t *testing.T) {
 					mu.Unlock()
 					if isNew {
 						same := func(h history) bool {
-							again, _, _ := run(t, root, h)
+							_, _, again := run(t, root, h)
 							return again != nil && kindOf(again) == kindOf(failure)
 						}
 						shortest := shrink(h, same)
-						failure, _, log := run(t, root, shortest)
+						_, log, failure := run(t, root, shortest)
 						t.Errorf("seed %d, history %d, after %s: %v\n%s\n%s", *seed, number, time.Since(began).Round(time.Second), failure, shortest, log)
 					}
 				}
