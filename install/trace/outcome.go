@@ -94,7 +94,7 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 		return Outcome{"captured", "inbound"}
 	case chain.Name == "ISTIO_REDIRECT":
 		return Outcome{"captured", "outbound"}
-	case r.Do.Verdict == capture.Redirect:
+	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate:
 		return Outcome{"captured", "dns"}
 	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter judges IPv6, too
 		return Outcome{}
@@ -110,9 +110,14 @@ func exemptionBy(m capture.Match) Outcome {
 		}
 	}
 	switch {
+	case strings.HasPrefix(m.Dst.Name, "exempt_"):
+		return Outcome{"exempt", "range"}
+	case strings.HasPrefix(m.DstPort.Name, "exempt_"):
+		return Outcome{"exempt", "outbound_port"}
 	case m.ToLo, len(m.Dst.Values) == 1 && m.Dst.Values[0].Addr().IsLoopback():
 		return Outcome{"own", "loopback"}
-	case !m.UID.IsZero() || !m.GID.IsZero() || !m.DstPort.IsZero(): // the proxy's ids, and the port of its tunnel
+	// These are the ids of the proxy or of exempt users, or the port of the proxy's tunnel.
+	case !m.UID.IsZero() || m.UIDRange != capture.IDRange{} || !m.GID.IsZero() || !m.DstPort.IsZero():
 		return Outcome{"own", "proxy"}
 	case m.Family == capture.IPv6:
 		return Outcome{"exempt", "ipv6"}
