@@ -71,7 +71,7 @@ func TestExpanded(t *testing.T) {
 	pods := []*corev1.Pod{ // at the limit of rules, or of elements
 		listedPod(121, 240, 0, 0, nil, "REDIRECT"),
 		listedPod(1, 0, 14_000, 0, captureDNS, "REDIRECT"),
-		listedPod(0, 0, 0, 5_800, captureDNS, "TPROXY"),
+		listedPod(0, 0, 0, 4_900, captureDNS, "TPROXY"),
 		listedPod(0, 0, 17_900, 0, nil, "REDIRECT"),
 	}
 	drawn, share := uint64(2), 0.05

@@ -118,6 +118,7 @@ func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watch
 		return found
 	}
 	e.metrics.updates.WithLabelValues(done).Inc()
+	w.reading = reading{stamp: w.desired.stamp}
 	earlier := w.baseline.Stamp
 	w.baseline, w.repaired = baseline{Stamp: w.desired.stamp, Backend: config.NFTables}, found.Code
 	return finding(report.Captured, "from "+earlier+" to "+w.desired.stamp+
