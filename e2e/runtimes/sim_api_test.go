@@ -29,6 +29,9 @@ func (w *world) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, errKilled
 	}
 	w.reach("API server: " + w.apiState)
+	if w.apiState != "ok" {
+		w.refused = time.Now()
+	}
 	delay := time.Millisecond
 	switch w.apiState {
 	case "slow":

@@ -161,7 +161,9 @@ func (w *world) examine() {
 	if found.Good() {
 		w.reach("ready")
 		w.examineReady(truth)
-		if w.isHealthy() { // from now on, only another writer can disturb it
+		// From now on, only another writer can disturb it. A token that could not be renewed may be
+		// a fault only later, until the next request, at most a minute after the last one.
+		if w.isHealthy() && time.Since(w.refused) > time.Minute {
 			w.slowUntil = time.Time{}
 		}
 		return

@@ -65,6 +65,17 @@ func TestRegressions(t *testing.T) {
 			"the runtime is down",
 			"the operator installs mode owned",
 		},
+		"a token that could not be renewed becomes a fault after the API server answers again": {
+			"cri-o",
+			"05-cilium.conflist is written",
+			"the operator installs mode owned",
+			"seconds pass: 10",
+			"minutes pass: 3",
+			"the API server answers 409",
+			"minutes pass: 3",
+			"seconds pass: 57",
+			"minutes pass: 3",
+		},
 	} {
 		if _, log, failure := run(t, root, h); failure != nil {
 			t.Errorf("%s: %v\n%s", name, failure, log)

@@ -26,7 +26,8 @@ type world struct {
 
 	disk     disk
 	api      *kubeapi.Server
-	apiState string // "ok", a status code, "half", "slow", "silent" or "away"
+	refused  time.Time // the last request that the API server did not answer as it should
+	apiState string    // "ok", a status code, "half", "slow", "silent" or "away"
 	runtime  container
 	agent    *process
 	operator wishes
