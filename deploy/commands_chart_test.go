@@ -13,7 +13,9 @@ import (
 )
 
 // releases are the releases that the guides name, each with its namespace.
-var releases = map[string]string{"capture-cni": "capture-cni", "istiod": "istio-system", "istio-cni": "istio-system", "linkerd-cni": "linkerd-cni"}
+var releases = map[string]string{
+	"capture-cni": "capture-cni", "istiod": "istio-system", "istio-cni": "istio-system", "linkerd-cni": "linkerd-cni", "kuma": "kuma-system",
+}
 
 // checkHelm renders the chart with the settings of a call.
 func (c *checker) checkHelm(t *testing.T, args []string) error {
@@ -76,7 +78,7 @@ func namespaceOf(args []string) string {
 
 var (
 	// namespaces are those that the guides use.
-	namespaces = []string{"", "capture-cni", "istio-system", "default", "kube-system", "shop", "NAMESPACE"}
+	namespaces = []string{"", "capture-cni", "istio-system", "default", "kube-system", "consul", "shop", "NAMESPACE"}
 	// named are the kinds whose objects must exist.
 	named = map[string]string{
 		"daemonset": "daemonset", "clusterrole": "clusterrole", "clusterrolebinding": "clusterrolebinding", "serviceaccount": "serviceaccount",

@@ -89,7 +89,7 @@ func newChecker(t *testing.T, programs map[string]string) *checker {
 			c.objects = append(c.objects, strings.ToLower(o.kind)+"/"+o.name)
 		}
 	}
-	c.objects = append(c.objects, "daemonset/istio-cni-node", "configmap/istio-cni-config", "configmap/kube-root-ca.crt", "networkattachmentdefinition/istio-cni") // not in these manifests
+	c.objects = append(c.objects, "daemonset/istio-cni-node", "daemonset/consul-cni", "configmap/istio-cni-config", "configmap/kube-root-ca.crt", "networkattachmentdefinition/istio-cni") // not in these manifests
 	for _, container := range daemonSet(t).Spec.Template.Spec.Containers {
 		c.containers = append(c.containers, container.Name)
 	}
