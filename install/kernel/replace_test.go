@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -32,11 +33,9 @@ func TestReplace(t *testing.T) {
 				return before.Apply(t.Context(), sample.Rules())
 			})
 			next := sample.Rules(func(i *capture.Intent) { i.DropInvalid = true })
-			inspected := inspectAlways(t, host)
+			stop := inspectAlways(t, host)
 			host.Within(t, func() error { return replaceRules(t.Context(), next) })
-			if inspected() == 0 {
-				t.Error("it was not inspected while it was replaced")
-			}
+			stop()
 			if got, want := sample.Inspect(t, host), (netfilter.State{Backend: config.NFTables, Stamp: next.Stamp()}); got != want {
 				t.Errorf("it holds %+v, want %+v", got, want)
 			}
@@ -56,14 +55,15 @@ func TestReplace(t *testing.T) {
 }
 
 // inspectAlways inspects a host again and again, and wants it to hold rules of ours each time, until
-// the function that it returns is called, which returns how often it did.
-func inspectAlways(t *testing.T, host *lab.Host) (stop func() (times int)) {
+// the function that it returns is called. It returns after the first inspection.
+func inspectAlways(t *testing.T, host *lab.Host) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	counted := make(chan int)
+	began, ended := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
 	go func() {
-		times := 0
-		for ; ctx.Err() == nil; times++ {
+		defer close(ended)
+		for ctx.Err() == nil {
 			err := host.Do(func() error {
 				state, err := netfilter.Inspect(t.Context())
 				if err == nil && state.Backend == "" {
@@ -74,11 +74,12 @@ func inspectAlways(t *testing.T, host *lab.Host) (stop func() (times int)) {
 			if err != nil && !errors.Is(err, nfnetlink.ErrChanging) && ctx.Err() == nil {
 				t.Error(err)
 			}
+			begin()
 		}
-		counted <- times
 	}()
-	return func() int {
+	<-began
+	return func() {
 		cancel()
-		return <-counted
+		<-ended
 	}
 }
