@@ -29,15 +29,15 @@ var updateMutants = []mutant{
 	{
 		name: "update-leads-to-a-port-without-a-proxy",
 		file: "install/kernel/update.go",
-		from: "if port != 0 && !slices.Contains(listening, port) {",
-		to:   "if port == 1 && !slices.Contains(listening, port) {",
+		from: "if port != 0 && !slices.ContainsFunc(sockets, isProxys) {",
+		to:   "if port == 1 && !slices.ContainsFunc(sockets, isProxys) {",
 		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy"),
 	},
 	{
 		name: "update-forgets-connections",
 		file: "install/kernel/update.go",
-		from: "return replaceRules(ctx, rs)",
-		to:   "if err := replaceRules(ctx, rs); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn FlushEntries(ctx)",
+		from: "return replaceRules(ctx, capture.Rules(in))",
+		to:   "if err := replaceRules(ctx, capture.Rules(in)); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn FlushEntries(ctx)",
 		by:   by(root, "e2e/guard", "TestThousandConnections"),
 	},
 	{

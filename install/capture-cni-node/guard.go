@@ -60,7 +60,8 @@ the API server: it asks the agent for pods.`,
 	return command
 }
 
-// declareUpdate declares the flag also for explain, which gets its variable from the guard's container.
+// declareUpdate declares the flag also for the commands that explain pods: they run in the container of the
+// guard, which has its variable.
 func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
 	*update = guard.UpdateNever
 	flags.Var(update, "update", "what outdated pods get while they run: never (nothing), rules (today's rules), "+

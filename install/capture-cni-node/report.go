@@ -24,6 +24,7 @@ import (
 
 func reportCommand(o *options) *cobra.Command {
 	var address, scope string
+	var update guard.Update
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Write a support bundle of the node and its pods",
@@ -39,12 +40,13 @@ it describes the node, in the guard's container the pods:
 			if scope != scopeNode && scope != scopePods && scope != scopeAll {
 				return fmt.Errorf("--scope is %q: expected node, pods or all", scope)
 			}
-			parts := append([]report.BundlePart{{Name: "about.txt", Write: aboutOf(command)}}, o.parts(command.Context(), scope, address)...)
+			parts := append([]report.BundlePart{{Name: "about.txt", Write: aboutOf(command)}}, o.parts(command.Context(), scope, address, update)...)
 			return report.WriteBundle(command.Context(), command.OutOrStdout(), time.Now(), parts)
 		},
 	}
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15015", "address at which the agent, or the guard, serves its metrics")
 	command.Flags().StringVar(&scope, "scope", scopeAll, "what the report describes: node, pods or all")
+	declareUpdate(command.Flags(), &update)
 	return command
 }
 
@@ -55,7 +57,7 @@ const (
 	scopeAll  = "all"
 )
 
-func (o *options) parts(ctx context.Context, scope, address string) []report.BundlePart {
+func (o *options) parts(ctx context.Context, scope, address string, update guard.Update) []report.BundlePart {
 	parts := []report.BundlePart{
 		{Name: "kernel/version.txt", Write: kernelVersion},
 		{Name: "kernel/modules.txt", Write: kernelModules},
@@ -77,14 +79,14 @@ func (o *options) parts(ctx context.Context, scope, address string) []report.Bun
 		parts = append(parts, n.Evidence()...)
 	}
 	if scope != scopeNode {
-		parts = append(parts, o.podParts(ctx)...)
+		parts = append(parts, o.podParts(ctx, update)...)
 	}
 	return parts
 }
 
 // podParts returns a part for each pod of the mesh.
-func (o *options) podParts(ctx context.Context) []report.BundlePart {
-	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+func (o *options) podParts(ctx context.Context, update guard.Update) []report.BundlePart {
+	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly, Update: update}, prometheus.NewRegistry())
 	var pods []string
 	if err == nil {
 		pods, err = g.Pods(ctx)

@@ -15,7 +15,8 @@ import (
 )
 
 func trafficCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var update guard.Update
+	command := &cobra.Command{
 		Use:   "traffic [NAMESPACE/POD]",
 		Short: "Print the connections of the pods of this node by decision and reason, as JSON",
 		Long: `Print how many connections the rules of each pod of the mesh on this node have decided
@@ -31,7 +32,7 @@ Needs what the guard needs, and runs in its container.`,
 					return fmt.Errorf("%q: expected NAMESPACE/POD", args[0])
 				}
 			}
-			g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly}, prometheus.NewRegistry())
+			g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly, Update: update}, prometheus.NewRegistry())
 			if err != nil {
 				return err
 			}
@@ -42,4 +43,6 @@ Needs what the guard needs, and runs in its container.`,
 			return json.NewEncoder(command.OutOrStdout()).Encode(report.NodeTraffic{Form: report.ExplanationForm, Pods: pods})
 		},
 	}
+	declareUpdate(command.Flags(), &update)
+	return command
 }

@@ -28,7 +28,7 @@ type Policy string
 
 const (
 	InPlace    Policy = "inPlace" // applies the rules, and keeps connections that are open
-	ReportOnly Policy = "report"  // only reports the pod
+	ReportOnly Policy = "report"  // only reports the pod; Update has a value of its own
 	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )
 

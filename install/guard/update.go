@@ -89,6 +89,7 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 	slices.SortFunc(waiting, func(a, b *watched) int {
 		return cmp.Or(
+			cmp.Compare(a.updates.count, b.updates.count), // those that failed wait behind the others
 			cmp.Compare(versionOf(a.baseline.Stamp), versionOf(b.baseline.Stamp)),
 			a.listed.Compare(b.listed), cmp.Compare(a.sandbox.ID, b.sandbox.ID),
 		)
@@ -101,16 +102,16 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 }
 
-// update gives a pod the desired rules in place of its own. After an error, it keeps its own.
+// update gives a pod the desired rules in place of its own. After an error, the pod keeps its own, or
+// has both, if those of iptables-legacy could not be removed: then the next examination finds drift.
 func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {
 		return w.lastFinding()
 	}
 	w.updates.add(time.Now())
-	intent := w.desired.intent.unpack()
 	if err == nil {
-		err = kernel.Update(ctx, netns, capture.Rules(intent), intent.InboundPort, intent.OutboundPort)
+		err = kernel.Update(ctx, netns, w.desired.intent.unpack())
 	}
 	if err != nil {
 		e.metrics.updates.WithLabelValues(failed).Inc()

@@ -29,62 +29,62 @@ func TestConnections(t *testing.T) {
 		sockets []kernel.Socket
 		want    []kernel.Connection
 	}{
-		"a listener": {[]kernel.Socket{{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false}}, nil},
+		"a listener": {[]kernel.Socket{{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0}}, nil},
 		"to a listener of all addresses": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, false},
-				{at("[::]:80"), at("[::]:0"), kernel.Listening, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, false, false, 0},
+				{at("[::]:80"), at("[::]:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at(peer + ":1024"), at(pod + ":80"), kernel.Open}},
 		},
 		"to a listener of one address": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, true}, // not yet accepted
-				{at("127.0.0.1:80"), at("0.0.0.0:0"), kernel.Listening, false},
-				{at(pod + ":80"), at("0.0.0.0:0"), kernel.Listening, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, true, false, 0}, // not yet accepted
+				{at("127.0.0.1:80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0},
+				{at(pod + ":80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at(peer + ":1024"), at(pod + ":80"), kernel.Open}},
 		},
 		"from the port of a listener elsewhere": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.CloseWait, false},
-				{at("127.0.0.1:80"), at("0.0.0.0:0"), kernel.Listening, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.CloseWait, false, false, 0},
+				{at("127.0.0.1:80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at(pod + ":80"), at(peer + ":1024"), kernel.Open}},
 		},
 		"from the port of a listener": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.SynSent, false},
-				{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.SynSent, false, false, 0},
+				{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at(pod + ":80"), at(peer + ":1024"), kernel.Requested}},
 		},
 		"to a listener of all addresses of IPv4": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, false},
-				{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.Established, false, false, 0},
+				{at("0.0.0.0:80"), at("0.0.0.0:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at(peer + ":1024"), at(pod + ":80"), kernel.Open}},
 		},
 		"within the pod": {
 			[]kernel.Socket{
-				{at("[::1]:1024"), at("[::1]:80"), kernel.Established, false},
-				{at("[::1]:80"), at("[::1]:1024"), kernel.Established, false},
-				{at("[::]:80"), at("[::]:0"), kernel.Listening, false},
+				{at("[::1]:1024"), at("[::1]:80"), kernel.Established, false, false, 0},
+				{at("[::1]:80"), at("[::1]:1024"), kernel.Established, false, false, 0},
+				{at("[::]:80"), at("[::]:0"), kernel.Listening, false, false, 0},
 			},
 			[]kernel.Connection{{at("[::1]:1024"), at("[::1]:80"), kernel.Open}},
 		},
 		"within the pod, without a listener": {
 			[]kernel.Socket{
-				{at("[::1]:80"), at("[::1]:1024"), kernel.Established, false},
-				{at("[::1]:1024"), at("[::1]:80"), kernel.Established, false},
+				{at("[::1]:80"), at("[::1]:1024"), kernel.Established, false, false, 0},
+				{at("[::1]:1024"), at("[::1]:80"), kernel.Established, false, false, 0},
 			},
 			[]kernel.Connection{{at("[::1]:80"), at("[::1]:1024"), kernel.Open}},
 		},
 		"half open": {
 			[]kernel.Socket{
-				{at(pod + ":80"), at(peer + ":1024"), kernel.SynReceived, true},
-				{at(pod + ":1025"), at(peer + ":80"), kernel.SynSent, false},
+				{at(pod + ":80"), at(peer + ":1024"), kernel.SynReceived, true, false, 0},
+				{at(pod + ":1025"), at(peer + ":80"), kernel.SynSent, false, false, 0},
 			},
 			[]kernel.Connection{
 				{at(peer + ":1024"), at(pod + ":80"), kernel.Answered},
@@ -93,11 +93,11 @@ func TestConnections(t *testing.T) {
 		},
 		"closing": {
 			[]kernel.Socket{
-				{at(pod + ":1025"), at(peer + ":80"), kernel.FinWait2, false},
-				{at(pod + ":1026"), at(peer + ":80"), kernel.FinWait2, true},
-				{at(pod + ":1027"), at(peer + ":80"), kernel.LastAck, true},
-				{at(pod + ":1028"), at(peer + ":80"), kernel.FinWait1, true},
-				{at(pod + ":1029"), at(peer + ":80"), kernel.Closing, true},
+				{at(pod + ":1025"), at(peer + ":80"), kernel.FinWait2, false, false, 0},
+				{at(pod + ":1026"), at(peer + ":80"), kernel.FinWait2, true, false, 0},
+				{at(pod + ":1027"), at(peer + ":80"), kernel.LastAck, true, false, 0},
+				{at(pod + ":1028"), at(peer + ":80"), kernel.FinWait1, true, false, 0},
+				{at(pod + ":1029"), at(peer + ":80"), kernel.Closing, true, false, 0},
 			},
 			[]kernel.Connection{
 				{at(pod + ":1025"), at(peer + ":80"), kernel.Open},

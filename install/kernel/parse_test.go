@@ -129,6 +129,7 @@ func TestParseSocket(t *testing.T) {
 			binary.BigEndian.PutUint16(body[4+2*i:], address.Port())
 			copy(body[8+16*i:], address.Addr().AsSlice())
 		}
+		binary.NativeEndian.PutUint32(body[64:], 1337)
 		binary.NativeEndian.PutUint32(body[68:], inode)
 		return body
 	}
@@ -137,9 +138,9 @@ func TestParseSocket(t *testing.T) {
 		body []byte
 		want Socket
 	}{
-		"IPv4":    {message(unix.AF_INET, Established, 9, "192.0.2.1:80", "192.0.2.2:1"), Socket{at("192.0.2.1:80"), at("192.0.2.2:1"), Established, false}},
-		"IPv6":    {message(unix.AF_INET6, FinWait1, 0, "[::1]:80", "[::2]:1"), Socket{at("[::1]:80"), at("[::2]:1"), FinWait1, true}},
-		"of both": {message(unix.AF_INET6, Closing, 9, "[::ffff:192.0.2.1]:1", "[::ffff:192.0.2.2]:2"), Socket{at("192.0.2.1:1"), at("192.0.2.2:2"), Closing, false}},
+		"IPv4":    {message(unix.AF_INET, Established, 9, "192.0.2.1:80", "192.0.2.2:1"), Socket{at("192.0.2.1:80"), at("192.0.2.2:1"), Established, false, false, 1337}},
+		"IPv6":    {message(unix.AF_INET6, FinWait1, 0, "[::1]:80", "[::2]:1"), Socket{at("[::1]:80"), at("[::2]:1"), FinWait1, true, true, 1337}},
+		"of both": {message(unix.AF_INET6, Closing, 9, "[::ffff:192.0.2.1]:1", "[::ffff:192.0.2.2]:2"), Socket{at("192.0.2.1:1"), at("192.0.2.2:2"), Closing, false, true, 1337}},
 	} {
 		if got, ok := parseSocket(tt.body); got != tt.want || !ok {
 			t.Errorf("%s: %+v, %v", name, got, ok)

@@ -17,6 +17,8 @@ type Socket struct {
 	Local, Remote netip.AddrPort
 	State         SocketState
 	Orphan        bool // no process holds it, because it is closing or not yet accepted
+	IPv6          bool // of the family IPv6, which can have IPv4 connections, too
+	UID           uint32
 }
 
 // SocketState is the state of a socket, with the numbers of include/net/tcp_states.h.
@@ -42,9 +44,14 @@ const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<F
 // Sockets returns the TCP sockets of the calling thread's namespace, up to the limit most for each family.
 // complete reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
+	return socketsIn(ctx, listed, most)
+}
+
+// socketsIn is Sockets for these states.
+func socketsIn(ctx context.Context, states uint32, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		found, all, err := dumpEntries(ctx, unix.NETLINK_SOCK_DIAG, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family, listed), most, parseSocket)
+		found, all, err := dumpEntries(ctx, unix.NETLINK_SOCK_DIAG, unix.SOCK_DIAG_BY_FAMILY, socketRequest(family, states), most, parseSocket)
 		if err != nil {
 			return nil, false, fmt.Errorf("listing the namespace's TCP sockets: %w", err)
 		}
@@ -68,7 +75,7 @@ func parseSocket(body []byte) (s Socket, ok bool) {
 		state                       = 1
 		sourcePort, destinationPort = 4, 6
 		source, destination         = 8, 24
-		inode                       = 68
+		uid, inode                  = 64, 68
 		length                      = 72
 	)
 	if len(body) < length {
@@ -86,5 +93,6 @@ func parseSocket(body []byte) (s Socket, ok bool) {
 	return Socket{
 		Local: end(source, sourcePort), Remote: end(destination, destinationPort), State: SocketState(body[state]),
 		Orphan: binary.NativeEndian.Uint32(body[inode:]) == 0,
+		IPv6:   body[0] == unix.AF_INET6, UID: binary.NativeEndian.Uint32(body[uid:]),
 	}, true
 }

@@ -9,13 +9,15 @@ import (
 	"slices"
 )
 
+// MaxRules is the greatest version of a pod's rules.
+const MaxRules = 9999
+
 // Limits of a state.
 const (
 	maxPods     = 100
 	maxKnown    = 1000
 	maxCounts   = 32
 	maxCount    = 10_000 // pods; kubelets are tested with 110 on a node
-	maxRules    = 9999   // version
 	maxFindings = 8
 	maxNotes    = 4
 	maxText     = 300 // bytes
@@ -34,7 +36,7 @@ func isWord(text string) bool { return wordForm.MatchString(text) }
 
 func (p NamedPod) isValid() bool {
 	return namespaceForm.MatchString(p.Namespace) && nameForm.MatchString(p.Name) &&
-		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause))) && p.Rules >= 0 && p.Rules <= maxRules
+		isWord(string(p.State)) && (p.Cause == "" || isWord(string(p.Cause))) && p.Rules >= 0 && p.Rules <= MaxRules
 }
 
 // texts returns the texts of a state that must have at most maxText bytes.

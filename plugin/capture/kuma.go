@@ -58,7 +58,7 @@ type kumaConfig struct {
 			SkipConntrackZoneSplit any `yaml:"skipConntrackZoneSplit"`
 			ResolvConfigPath       any `yaml:"resolvConfigPath"`
 		}
-		VNet struct{ Networks kumaList }
+		VNet struct{ Networks commaList }
 	}
 	// How Kuma's own program works.
 	CNIMode                        any `yaml:"cniMode"`
@@ -72,28 +72,11 @@ type kumaConfig struct {
 type kumaDirection struct {
 	Enabled             bool
 	Port                string
-	IncludePorts        kumaList `yaml:"includePorts"`
-	ExcludePorts        kumaList `yaml:"excludePorts"`
+	IncludePorts        commaList `yaml:"includePorts"`
+	ExcludePorts        commaList `yaml:"excludePorts"`
 	ExcludePortsForUIDs []string `yaml:"excludePortsForUIDs"`
-	ExcludePortsForIPs  kumaList `yaml:"excludePortsForIPs"`
+	ExcludePortsForIPs  commaList `yaml:"excludePortsForIPs"`
 	InsertRedirect      bool     `yaml:"insertRedirectInsteadOfAppend"`
-}
-
-// kumaList is a list, or text with commas, or a list of such texts.
-type kumaList []string
-
-func (l *kumaList) UnmarshalYAML(unmarshal func(any) error) error {
-	var value any
-	err := unmarshal(&value)
-	list, isList := value.([]any)
-	if !isList && value != "" {
-		list = []any{value}
-	}
-	*l = nil
-	for _, element := range list {
-		*l = append(*l, strings.Split(fmt.Sprint(element), ",")...)
-	}
-	return err
 }
 
 func readKuma(d *decider) Intent {
@@ -147,6 +130,10 @@ func (d *decider) kumaConfig() (c kumaConfig) {
 	c.Redirect.DNS.Port = "15053"
 	text, ok := d.wholeText("the YAML that the injector of Kuma 3 writes")
 	if !ok {
+		return c
+	}
+	if strings.Contains(text, "&") { // aliases of an anchor can repeat its value until no memory is left
+		d.wholeFault("it has an anchor of YAML, or a character &: expected YAML as the injector writes it")
 		return c
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(text))

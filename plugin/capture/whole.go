@@ -30,6 +30,10 @@ func (d *decider) wholeFault(format string, args ...any) {
 
 // wholeList parses a field that is a list.
 func wholeList[T any](d *decider, field string, list []string, parse parser[T]) []T {
+	if len(list) > maxElements {
+		d.wholeFault("%s: expected at most %d elements, got %d", field, maxElements, len(list))
+		return nil
+	}
 	values, err := parseElements(slices.Values(list), func(text string) (T, error) { return parse(strings.TrimSpace(text)) })
 	if err != nil {
 		d.wholeFault("%s: %w", field, err)
@@ -79,4 +83,21 @@ func addressOrRange(text string) (netip.Prefix, error) {
 		text += fmt.Sprint("/", address.BitLen())
 	}
 	return config.ParsePrefix(text)
+}
+
+// commaList is a YAML list, or text with commas, or a list of such texts.
+type commaList []string
+
+func (l *commaList) UnmarshalYAML(unmarshal func(any) error) error {
+	var value any
+	err := unmarshal(&value)
+	list, isList := value.([]any)
+	if !isList && value != "" {
+		list = []any{value}
+	}
+	*l = nil
+	for _, element := range list {
+		*l = append(*l, strings.Split(fmt.Sprint(element), ",")...)
+	}
+	return err
 }

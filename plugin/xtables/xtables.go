@@ -6,6 +6,7 @@ package xtables
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -50,7 +51,7 @@ func Names() (names []Table) {
 	return names
 }
 
-// List returns the tables that exist, with the chains that are not built in. Errors: TooLarge.
+// List returns the tables that exist, with the chains that are not built in. Errors: TooLarge, ErrChanging.
 func List() (Tables, error) {
 	list, left := Tables{}, MaxEntries
 	for _, table := range Names() {
@@ -64,11 +65,20 @@ func List() (Tables, error) {
 	return list, nil
 }
 
-// Entries reads the table's rules. Errors: TooLarge.
+// Entries reads the table's rules. Errors: TooLarge, ErrChanging.
 func (t Table) Entries() ([]byte, error) { return t.entries(MaxEntries) }
 
-func (t Table) entries(limit int) ([]byte, error) {
-	entries, err := families[t.Family].entries(t.Name, limit)
+// readAttempts is how often a table is read that changes meanwhile.
+const readAttempts = 5
+
+func (t Table) entries(limit int) (entries []byte, err error) {
+	for range readAttempts {
+		// The size of the table changed between the two calls of the kernel.
+		if entries, err = families[t.Family].entries(t.Name, limit); !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		err = nfnetlink.ErrChanging
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the legacy %s table: %w", t.Name, err)
 	}
