@@ -74,9 +74,9 @@ type kumaDirection struct {
 	Port                string
 	IncludePorts        commaList `yaml:"includePorts"`
 	ExcludePorts        commaList `yaml:"excludePorts"`
-	ExcludePortsForUIDs []string `yaml:"excludePortsForUIDs"`
+	ExcludePortsForUIDs []string  `yaml:"excludePortsForUIDs"`
 	ExcludePortsForIPs  commaList `yaml:"excludePortsForIPs"`
-	InsertRedirect      bool     `yaml:"insertRedirectInsteadOfAppend"`
+	InsertRedirect      bool      `yaml:"insertRedirectInsteadOfAppend"`
 }
 
 func readKuma(d *decider) Intent {
