@@ -190,7 +190,7 @@ test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and 
 	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
 	@echo "compiling all packages and their tests" # next to a compiler, tests wait long
 	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null .
-	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed $(SEED)
+	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed 1
 	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(ANEW)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
