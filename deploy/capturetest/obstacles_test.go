@@ -112,7 +112,7 @@ func TestObstacles(t *testing.T) {
 		"the server's proxy": {soon, func(c obstructed) { c.observe = without("server/inbound") }, []string{
 			"next: look at node node-3 in kubectl", "note REDIRECT: the server's pod on node node-3 is uncaptured: explained",
 		}, ""},
-		"nobody explains": {soon, func(c obstructed) {
+		"without an explanation": {soon, func(c obstructed) {
 			c.observe = without("client/outbound")
 			c.Explain = func(context.Context, string, string) (*fleet.Explanation, error) {
 				return nil, errors.New("no agent answers")

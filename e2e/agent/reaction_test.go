@@ -58,7 +58,7 @@ func bareReaction(t *testing.T, path string) time.Duration {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	lab.Check(t, err)
-	directory, err := host.OpenDir(t.TempDir())
+	directory, err := host.OpenDir(t.TempDir(), nil)
 	lab.Check(t, err)
 	defer directory.Close()
 	watcher, err := fsnotify.NewWatcher()

@@ -27,7 +27,7 @@ import (
 // NetDir is a runtime's directory with these files.
 func NetDir(t *testing.T, files map[string]string) *host.Dir {
 	t.Helper()
-	net, err := host.OpenDir(t.TempDir())
+	net, err := host.OpenDir(t.TempDir(), nil)
 	lab.Check(t, err)
 	t.Cleanup(func() { _ = net.Close() })
 	for name, content := range files {
@@ -64,7 +64,7 @@ func Files(t *testing.T, net *host.Dir) map[string]string {
 
 func OpenDir(t *testing.T, path string) *host.Dir {
 	t.Helper()
-	dir, err := host.OpenDir(path)
+	dir, err := host.OpenDir(path, nil)
 	lab.Check(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
 	return dir

@@ -21,7 +21,7 @@ type mutant struct {
 // table returns all mutants.
 func table() []mutant {
 	return slices.Concat(
-		listMutants, namespaceMutants, ruleMutants, refuseMutants, sidecarMutants, traceMutants,
+		listMutants, namespaceMutants, ruleMutants, refuseMutants, sidecarMutants, consulMutants, kumaMutants, traceMutants,
 		pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants,
 		fleetMutants, guideMutants, fenceMutants, updateMutants,
 	)

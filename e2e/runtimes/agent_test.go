@@ -36,7 +36,7 @@ func (a agent) in(do func(conflist.Net) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unix.Capset(&header, &held[0])) }()
-	net, err := host.OpenDir(a.netDir)
+	net, err := host.OpenDir(a.netDir, nil)
 	if err != nil {
 		return err
 	}

@@ -57,9 +57,11 @@ func (w *world) startAgent() {
 	settings := keeping.DefaultSettings("/")
 	settings.Mode, settings.NetDir, settings.BinDirs, settings.StateDir, settings.RunDir = a.mode, w.netDir, []string{w.binDir}, w.stateDir, w.runDir
 	settings.Binary, settings.Execute = w.image+"/"+a.version+"/capture-cni", w.execute
+	settings.Disk = w.operation
 	own := capture.PodRef{Namespace: "mesh", Name: "agent", UID: "1"}
 	settings.Credentials = credentials.Settings{
-		OnNode: true, Pod: own, Server: "http://api", CAFile: w.image + "/ca/ca.crt",
+		OnNode: true, Pod: own, Server: "http://api", CAFile: w.image + "/ca/ca.crt", Disk: w.operation,
+		Jitter:    func(limit time.Duration) time.Duration { return limit / 2 },
 		TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "plugin", Node: "node-1", TTL: time.Hour},
 	}
 	var err error

@@ -187,7 +187,7 @@ func (w *world) start(meshed bool) (result outcome, why string) {
 		return failed, "our program: " + err.Error()
 	}
 	if meshed && !w.agentAnswers() && !w.lookupAnswers() {
-		return failed, "nobody knows the pod"
+		return failed, "the pod is unknown"
 	}
 	w.sandbox(meshed)
 	return captured, ""

@@ -89,8 +89,6 @@ func run(t *testing.T, root string, h history) (reached map[string]int, log stri
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(root, h[0])
 		w.born = time.Now()
-		worlds.Store(root, w)
-		defer worlds.Delete(root)
 		defer w.stopAgent()
 		defer func() {
 			if fault := recover(); fault != nil {

@@ -8,14 +8,10 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
-	"github.com/capture-cni/capture-cni/install/credentials"
-	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
@@ -84,23 +80,6 @@ const recovery = 5*time.Minute + 30*time.Second + 2*time.Minute
 func (w *world) fail(format string, args ...any) {
 	if w.failure == nil {
 		w.failure = fmt.Errorf(format, args...)
-	}
-}
-
-// worlds are those at work, by their root directories.
-var worlds sync.Map
-
-func init() {
-	credentials.Jitter = func(limit time.Duration) time.Duration { return limit / 2 }
-	host.Disk = func(operation, path string) (err error) {
-		worlds.Range(func(root, w any) bool {
-			if strings.HasPrefix(path, root.(string)+"/") {
-				err = w.(*world).operation(operation, path)
-				return false
-			}
-			return true
-		})
-		return err
 	}
 }
 

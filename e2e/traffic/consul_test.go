@@ -114,18 +114,8 @@ func TestConsulQueries(t *testing.T) {
 // TestBesideConsul has both plugins capture a pod, in either order, as while one replaces the
 // other.
 func TestBesideConsul(t *testing.T) {
-	lab.RequireRoot(t)
 	asked := consulScenarios["everything"]
-	for _, backend := range backends {
-		for name, first := range map[string]bool{"before": true, "after": false} {
-			t.Run(fmt.Sprintf("consul-cni %s %s", name, backend), func(t *testing.T) {
-				t.Parallel()
-				o := asked.oracle(t, backend, asked.capture)
-				o.beside, o.besideFirst = asked.capture, first
-				o.compare(t)
-			})
-		}
-	}
+	besideEach(t, "consul-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend, asked.capture) })
 }
 
 func (a consulAsked) compare(t *testing.T, backend config.Backend, theirs func(*lab.Host) error) {

@@ -118,18 +118,8 @@ func (a kumaAsked) captureByProgram(host *lab.Host, program string) error {
 
 // TestBesideKuma has both plugins capture a pod, in either order, as while one replaces the other.
 func TestBesideKuma(t *testing.T) {
-	lab.RequireRoot(t)
 	asked := kumaScenarios["everything"]
-	for _, backend := range backends {
-		for name, first := range map[string]bool{"before": true, "after": false} {
-			t.Run(fmt.Sprintf("kuma-cni %s %s", name, backend), func(t *testing.T) {
-				t.Parallel()
-				o := asked.oracle(t, backend)
-				o.beside, o.besideFirst = asked.capture, first
-				o.compare(t)
-			})
-		}
-	}
+	besideEach(t, "kuma-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend) })
 }
 
 func (a kumaAsked) oracle(t *testing.T, backend config.Backend) *oracle {

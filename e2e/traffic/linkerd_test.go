@@ -83,14 +83,20 @@ func TestOracleLinkerdInit(t *testing.T) {
 // TestBesideLinkerd has both plugins capture a pod, in either order, as while one replaces
 // the other: connections meet what linkerd-cni alone leads them to.
 func TestBesideLinkerd(t *testing.T) {
-	lab.RequireRoot(t)
 	asked := linkerdScenarios["everything"]
+	besideEach(t, "linkerd-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend, asked.capture) })
+}
+
+// besideEach has another program capture the pod of an oracle, too, before our plugin and after it,
+// with each backend.
+func besideEach(t *testing.T, program string, capture func(*lab.Host) error, oracleOf func(*testing.T, config.Backend) *oracle) {
+	lab.RequireRoot(t)
 	for _, backend := range backends {
 		for name, first := range map[string]bool{"before": true, "after": false} {
-			t.Run(fmt.Sprintf("linkerd-cni %s %s", name, backend), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s %s %s", program, name, backend), func(t *testing.T) {
 				t.Parallel()
-				o := asked.oracle(t, backend, asked.capture)
-				o.beside, o.besideFirst = asked.capture, first
+				o := oracleOf(t, backend)
+				o.beside, o.besideFirst = capture, first
 				o.compare(t)
 			})
 		}

@@ -62,7 +62,7 @@ func Read(runDir string) (v Verdict, err error) {
 
 // Write replaces the verdict.
 func Write(runDir string, v Verdict) (err error) {
-	directory, err := host.MakeDir(filepath.Join(runDir, DirectoryName))
+	directory, err := host.MakeDir(filepath.Join(runDir, DirectoryName), nil)
 	if err != nil {
 		return err
 	}

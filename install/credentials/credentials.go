@@ -40,6 +40,9 @@ type Settings struct {
 	kube.TokenSpec
 	Server string // URL at which the node reaches the API server
 	CAFile string // in the agent's own file system
+
+	Disk   host.Disk                               `json:"-"` // nil for the node's own
+	Jitter func(limit time.Duration) time.Duration `json:"-"` // a random part of a pause; nil for rand.N
 }
 
 // Store writes and renews the plugin's credentials.
@@ -54,7 +57,7 @@ type Store struct {
 // New returns a Store that has not requested a token yet. api may be nil if the Store will write
 // nothing.
 func New(root string, directories []string, settings Settings, api *kube.Client) *Store {
-	return &Store{settings: settings, root: root, directories: directories, api: api}
+	return &Store{settings: settings, root: root, directories: directories, api: api, requests: requests{jitter: settings.Jitter}}
 }
 
 // at returns the path at which the agent sees a path of the node.
@@ -161,7 +164,7 @@ func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
 // write replaces files that differ. It writes the kubeconfig last, because the kubeconfig names the
 // other files.
 func (c *Store) write(directory string, ca []byte, token string) (err error) {
-	dir, err := host.MakeDir(c.at(directory))
+	dir, err := host.MakeDir(c.at(directory), c.settings.Disk)
 	if err != nil {
 		return err
 	}

@@ -17,9 +17,6 @@ const (
 	minClockFault   = time.Minute
 )
 
-// Jitter returns a random part of a pause. A simulation replaces it.
-var Jitter = rand.N[time.Duration]
-
 // requests decides when the next token may be requested.
 type requests struct {
 	issued           int       // number of all tokens
@@ -27,6 +24,8 @@ type requests struct {
 	next             time.Time // earliest time of the next request
 	err              error     // of the last request
 	clocks           error     // why the last token is due for renewal at once
+
+	jitter func(limit time.Duration) time.Duration // nil for rand.N
 }
 
 // isDue reports whether a request for a token is permitted now.
@@ -36,7 +35,7 @@ func (r *requests) isDue(now time.Time) bool { return !now.Before(r.next) }
 func (r *requests) recordFailure(now time.Time, err error) {
 	r.failed++
 	r.err = err
-	r.next = now.Add(pause(r.failed, maxRequestPause))
+	r.next = now.Add(r.pause(r.failed, maxRequestPause))
 }
 
 // recordToken records a new token. rejected reports whether the API server had rejected the token
@@ -46,10 +45,10 @@ func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	r.failed, r.err, r.clocks, r.next = 0, nil, valid.clockFault(now), time.Time{}
 	if rejected {
 		r.rejected++
-		r.next = now.Add(pause(r.rejected, longPause))
+		r.next = now.Add(r.pause(r.rejected, longPause))
 	}
 	if r.clocks != nil {
-		r.next = now.Add(longPause + Jitter(longPause/10))
+		r.next = now.Add(longPause + r.random(longPause/10))
 	}
 }
 
@@ -62,12 +61,19 @@ func (r *requests) fault() error {
 }
 
 // pause returns a random pause that doubles with each attempt, up to a limit.
-func pause(attempts int, limit time.Duration) time.Duration {
+func (r *requests) pause(attempts int, limit time.Duration) time.Duration {
 	longest := limit
 	if attempts < 16 {
 		longest = min(limit, minRequestPause<<attempts)
 	}
-	return longest/2 + Jitter(longest/2)
+	return longest/2 + r.random(longest/2)
+}
+
+func (r *requests) random(limit time.Duration) time.Duration {
+	if r.jitter != nil {
+		return r.jitter(limit)
+	}
+	return rand.N(limit)
 }
 
 // clockFault returns an error if the times of a new token show that this node's clock is wrong: the

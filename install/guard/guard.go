@@ -157,7 +157,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 // revisit examines a pod, stores its baseline, and reports a new finding.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
-	w.repaired = ""
+	w.repaired, w.failed = "", false
 	w.finding, _ = g.examiner.examine(ctx, w, nil)
 	w.turn = false
 	w.baseline.Reported = isReported(w.finding.Code, baseline.Reported, false)
@@ -208,14 +208,13 @@ func (g *Guard) save(w *watched) {
 	}
 }
 
-// report logs a new finding, and sends it to the agent. Each examination repeats a request for an
+// report logs a new finding, or one whose update failed in a new way, and sends it to the agent. Each examination repeats a request for an
 // eviction.
 func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
 	}
-	failed := w.finding.Code == report.Outdated && w.finding.Reason != before.Reason // an update
-	if w.finding.Code == before.Code && w.repaired == "" && !failed {
+	if w.finding.Code == before.Code && w.repaired == "" && !w.failed {
 		return
 	}
 	if !w.baseline.Reported && !g.awaitsUpdate(w) {

@@ -68,11 +68,14 @@ func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	}
 }
 
-// metersOf returns the meters of the desired rules. It keeps as many as References does.
+// maxMeters limits the rulesets whose meters are kept. One with all that a pod may ask for takes 130 KiB.
+const maxMeters = 128
+
+// metersOf returns the meters of the desired rules.
 func (e *examiner) metersOf(d *desired) []trace.Meter {
 	known, ok := e.meters[d.stamp]
 	if !ok {
-		if len(e.meters) >= kernel.MaxReferences {
+		if len(e.meters) >= maxMeters {
 			clear(e.meters)
 		}
 		known = trace.Meters(d.rules())

@@ -115,11 +115,13 @@ func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watch
 	}
 	if err != nil {
 		e.metrics.updates.WithLabelValues(failed).Inc()
-		found.Reason += "; updating them: " + podnet.Explained(err).Error()
+		failure := podnet.Explained(err).Error()
+		w.failure, w.failed = failure, failure != w.failure
+		found.Reason += "; updating them: " + w.failure
 		return found
 	}
 	e.metrics.updates.WithLabelValues(done).Inc()
-	w.reading = reading{stamp: w.desired.stamp}
+	w.failure, w.reading = "", reading{stamp: w.desired.stamp}
 	earlier := w.baseline.Stamp
 	w.baseline, w.repaired = baseline{Stamp: w.desired.stamp, Backend: config.NFTables}, found.Code
 	return finding(report.Captured, "from "+earlier+" to "+w.desired.stamp+

@@ -128,7 +128,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	if len(g.outbox.queue) > 0 || w.baseline.Reported {
 		t.Errorf("before its update: %+v, reported %v", g.outbox.queue, w.baseline.Reported)
 	}
-	for range 2 {
+	for _, w.failed = range []bool{true, false} {
 		before := w.finding
 		w.updates.add(time.Now())
 		w.finding.Reason = "updating them: no"

@@ -38,7 +38,7 @@ func init() {
 	if directory == "" {
 		return
 	}
-	d, err := OpenDir(directory)
+	d, err := OpenDir(directory, nil)
 	if err == nil {
 		err = changes[os.Getenv(envChange)](d)
 	}

@@ -24,21 +24,22 @@ type Dir struct {
 	path string
 }
 
-// OpenDir opens an existing directory.
-func OpenDir(path string) (*Dir, error) {
-	root, err := openRoot(path)
+// OpenDir opens an existing directory. disk may be nil.
+func OpenDir(path string, disk Disk) (*Dir, error) {
+	root, err := openRoot(path, disk)
 	if err != nil {
 		return nil, fmt.Errorf("opening directory %s: %w", path, err)
 	}
 	return &Dir{root: root, path: path}, nil
 }
 
-// MakeDir opens a directory. If it is missing, MakeDir creates it with mode 0700.
-func MakeDir(path string) (*Dir, error) {
+// MakeDir opens a directory. If it is missing, MakeDir creates it with mode 0700. disk may be
+// nil.
+func MakeDir(path string, disk Disk) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("creating directory %s: %w", path, err)
 	}
-	return OpenDir(path)
+	return OpenDir(path, disk)
 }
 
 // Path returns the path that the directory was opened with.
@@ -59,7 +60,7 @@ func (d *Dir) Sub(name string, create bool) (*Dir, error) {
 		return nil, fmt.Errorf("opening a directory in %s: %w", d.path, err)
 	}
 	path := d.path + "/" + name
-	return &Dir{root: root{opened, path}, path: path}, nil
+	return &Dir{root: root{opened, path, d.root.disk}, path: path}, nil
 }
 
 // Has reports whether the directory contains a file of this name.

@@ -28,8 +28,8 @@ func TestErrors(t *testing.T) {
 	d, closed := open(t, path), open(t, path)
 	lab.Check(t, closed.Close())
 	for want, call := range map[string]func() error{
-		"opening directory DIR/none: open DIR/none: no such file or directory": func() error { _, err := OpenDir(path + "/none"); return err },
-		"creating directory DIR/conf/a: mkdir DIR/conf: not a directory":       func() error { _, err := MakeDir(path + "/conf/a"); return err },
+		"opening directory DIR/none: open DIR/none: no such file or directory": func() error { _, err := OpenDir(path+"/none", nil); return err },
+		"creating directory DIR/conf/a: mkdir DIR/conf: not a directory":       func() error { _, err := MakeDir(path+"/conf/a", nil); return err },
 		"opening a directory in DIR: openat none: no such file or directory":   func() error { _, err := d.Sub("none", false); return err },
 		"opening a directory in DIR: open DIR/conf: not a directory":           func() error { _, err := d.Sub("conf", true); return err },
 		"creating a directory in DIR: mkdirat a/b: no such file or directory":  func() error { _, err := d.Sub("a/b", true); return err },
@@ -71,7 +71,7 @@ func TestDirectories(t *testing.T) {
 	lab.Check(t, os.WriteFile(path+"/first", nil, 0o600)) // the process's first file opens Go's poller
 	descriptors, err := os.ReadDir("/proc/self/fd")
 	lab.Check(t, err)
-	d, err := MakeDir(path + "/a/b")
+	d, err := MakeDir(path+"/a/b", nil)
 	lab.Check(t, err)
 	for range 2 { // the second one finds it
 		sub, err := d.Sub("sub", true)

@@ -24,7 +24,7 @@ var (
 
 func open(t *testing.T, directory string) *Dir {
 	t.Helper()
-	d, err := OpenDir(directory)
+	d, err := OpenDir(directory, nil)
 	lab.Check(t, err)
 	t.Cleanup(func() { lab.Check(t, d.Close()) })
 	return d

@@ -29,12 +29,7 @@ func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.
 const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 
 // Open opens a regular file for reading.
-func Open(path string) (*os.File, error) {
-	if err := failure("open", path); err != nil {
-		return nil, err
-	}
-	return regular(os.OpenFile(path, readOnly, 0))
-}
+func Open(path string) (*os.File, error) { return regular(os.OpenFile(path, readOnly, 0)) }
 
 // OpenIn opens a regular file of a directory for reading.
 func OpenIn(root *os.Root, name string) (*os.File, error) {

@@ -40,7 +40,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir, err := OpenDir(path)
+	dir, err := OpenDir(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,34 +7,36 @@ import (
 	"path/filepath"
 )
 
-// Disk is called before each operation on the node's files, with the operation's name and the
-// path. Its error fails the operation. A simulation sets it, to have a disk that fails.
-var Disk = func(operation, path string) error { return nil }
+// Disk is called before an operation on a file of a directory, with the operation's name and the
+// path. Its error fails the operation. A simulation has a disk that fails; the node's own is nil.
+type Disk func(operation, path string) error
 
-// root is a directory whose operations Disk may fail.
+// root is a directory whose operations a Disk may fail.
 type root struct {
 	*os.Root
 	path string
+	disk Disk
 }
 
-func openRoot(path string) (root, error) {
-	if err := failure("opendir", path); err != nil {
-		return root{}, err
+func openRoot(path string, disk Disk) (root, error) {
+	r := root{path: path, disk: disk}
+	err := r.before("opendir", "")
+	if err == nil {
+		r.Root, err = os.OpenRoot(path)
 	}
-	opened, err := os.OpenRoot(path)
-	return root{opened, path}, err
+	return r, err
 }
 
-// failure returns Disk's error in the form of the operating system's errors.
-func failure(operation, path string) error {
-	if err := Disk(operation, path); err != nil {
+// before returns the disk's error in the form of the operating system's errors.
+func (r root) before(operation, name string) error {
+	if r.disk == nil {
+		return nil
+	}
+	path := filepath.Join(r.path, name)
+	if err := r.disk(operation, path); err != nil {
 		return &os.PathError{Op: operation, Path: path, Err: err}
 	}
 	return nil
-}
-
-func (r root) before(operation, name string) error {
-	return failure(operation, filepath.Join(r.path, name))
 }
 
 func (r root) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error) {

@@ -142,7 +142,7 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("%s: got error %s", name, got)
 		}
 	}
-	closed, err := host.OpenDir(s.At("/bin"))
+	closed, err := host.OpenDir(s.At("/bin"), nil)
 	lab.Check(t, errors.Join(err, closed.Close()))
 	if got := p.restore(t.Context(), bin, closed); !errors.Is(got, os.ErrClosed) {
 		t.Errorf("restore: got error %v", got)

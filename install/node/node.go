@@ -93,7 +93,7 @@ func (n *Node) pluginRuns(ctx context.Context) bool {
 }
 
 func (n *Node) installPrograms(ctx context.Context, directory string) error {
-	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir))
+	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir), n.Settings.Disk)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (n *Node) installPrograms(ctx context.Context, directory string) error {
 
 // within opens a directory of the node, and calls do with it.
 func (n *Node) within(path string, do func(*host.Dir) error) error {
-	directory, err := host.OpenDir(n.Settings.At(path))
+	directory, err := host.OpenDir(n.Settings.At(path), n.Settings.Disk)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report
 	if p.settings.Mode == report.MultusChain {
 		p.chain()
 	}
-	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir)); err == nil { // otherwise writable has reported it
+	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir), p.settings.Disk); err == nil { // otherwise writable has reported it
 		p.lists(conflist.Net{Dir: net, Loader: loader})
 		p.exclusive(net)
 		_ = net.Close()

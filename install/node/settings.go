@@ -9,6 +9,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
@@ -34,7 +35,8 @@ type Settings struct {
 	Credentials credentials.Settings
 	Owner       string // the release that this agent belongs to
 
-	Execute Executor `json:"-"` // of programs on the node; nil for processes
+	Execute Executor  `json:"-"` // of programs on the node; nil for processes
+	Disk    host.Disk `json:"-"` // nil for the node's own
 }
 
 // DefaultSettings returns the defaults of the agent's flags. Its directories are those of kubeadm's
