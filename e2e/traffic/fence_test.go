@@ -83,10 +83,11 @@ var fenceScenarios = []scenario{
 	},
 	{
 		name: "IPv6 is not captured", env: map[string]string{"ISTIO_DUAL_STACK": "false"},
+		annotations: map[string]string{"capture-cni.io/fence-allow": "out:tcp:53@" + external[ipv6] + "/128,in:tcp:8081@::/0"},
 		probes: []probe{
 			out(app, onlyIPv6(external), 80, refused), in(onlyIPv6(podIP), 8080, dropped), out(proxy, onlyIPv6(external), 80, direct),
 			out(app, onlyIPv6(external), 15020, direct), udp(out(app, onlyIPv6(external), 53, refused)), out(app, onlyIPv4(external), 80, outbound),
-			out(app, onlyIPv6(podIP), 8080, direct),
+			out(app, onlyIPv6(podIP), 8080, direct), out(app, onlyIPv6(external), 53, direct), in(onlyIPv6(podIP), 8081, direct),
 		},
 	},
 }

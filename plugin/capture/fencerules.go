@@ -3,9 +3,7 @@
 package capture
 
 import (
-	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -81,22 +79,18 @@ func (b *builder) fenceOut() {
 	}
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
 	b.add(Match{Dst: one(localhostIPv6)}, fenced, "localhost, and not by loopback")
-	for _, o := range b.openings() {
-		switch {
-		case !o.Inbound:
-			o.DstPort, o.Dst = o.ports, o.ranges
-		case o.Protocol == UDP:
-			o.Answer, o.Dst = true, o.ranges
-		default: // the fence permits TCP's answers by their connection's state
-			continue
-		}
-		b.exempt(o.Match, "an exception of the fence")
+	for _, m := range b.openings(UDP, false) {
+		b.exempt(m, "an exception of the fence")
 	}
-	b.fenceTCP(b.outbound, "OUTPUT", resets)
+	for _, m := range b.openings(UDP, true) {
+		b.exempt(Match{Protocol: UDP, Answer: true, Dst: m.Src}, "an exception of the fence")
+	}
+	b.fenceTCP("OUTPUT", resets)
 	b.add(Match{Family: IPv4, Protocol: ICMP}, gotoChain(chainFenceICMP), "ICMP")
 	b.add(Match{Family: IPv6, Protocol: ICMPv6}, gotoChain(chainFenceICMP), "ICMPv6")
 	b.add(Match{}, fenced, "neither captured nor the proxy's")
-	b.fenceFlow(b.outbound, "OUTPUT", resets)
+	b.chain(Filter, prefixFence+"OUTPUT")
+	b.fenceFlow(b.outbound, b.openings(TCP, false), resets)
 }
 
 func (b *builder) fenceIn() {
@@ -104,56 +98,69 @@ func (b *builder) fenceIn() {
 	b.exempt(Match{FromLo: true}, "judged as it was sent")
 	// Such a packet would match a connection on lo. For IPv4, the kernel drops such packets itself.
 	b.add(Match{Family: IPv6, OwnSource: true}, fenced, "sent in the pod's name")
-	b.exempt(Match{Original: true, Translated: true}, "captured")
-	if b.transparent() {
-		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
+	b.fenceTCP("INPUT", fenced)
+	for _, m := range b.openings(UDP, true) {
+		b.exempt(m, "an exception of the fence")
 	}
-	for _, o := range b.openings() {
-		if o.Inbound {
-			o.DstPort, o.Src = o.ports, o.ranges
-			b.exempt(o.Match, "an exception of the fence")
-		}
-	}
-	inbound := b.inboundPolicy()
-	b.fenceTCP(inbound, "INPUT", fenced)
 	b.add(Match{Protocol: ICMP, ICMPTypes: TypeRange{5, 5}}, fenced, "a redirect") // RFC 792; conntrack relates it to a connection
 	b.exempt(Match{Answer: true}, "an answer to what was let out")
 	b.add(Match{Family: IPv4, Protocol: ICMP}, gotoChain(chainFenceICMP), "ICMP")
 	b.add(Match{Family: IPv6, Protocol: ICMPv6}, gotoChain(chainFenceICMP), "ICMPv6")
 	b.add(Match{}, fenced, "not captured")
-	b.fenceFlow(inbound, "INPUT", fenced)
+
+	b.chain(Filter, prefixFence+"INPUT")
+	b.exempt(Match{Original: true, Translated: true}, "captured")
+	if b.transparent() {
+		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
+	}
+	b.refuseInbound(fenced)
+	b.fenceFlow(b.inboundPolicy(), b.openings(TCP, true), fenced)
 }
 
-// fenceTCP judges the first packet of each connection by nat's policy. It judges each SYN, even if
-// conntrack already has an entry for its connection.
-func (b *builder) fenceTCP(f flow, name string, refused Action) {
-	policy := refused // a flow without rules exempts nothing
-	if len(f) > 0 {
-		policy = gotoChain(prefixFence + name)
-	}
+// fenceTCP judges the first packet of each connection by nat's policy, in a chain that the caller adds.
+// It judges each SYN, even if conntrack already has an entry for its connection.
+func (b *builder) fenceTCP(name string, refused Action) {
+	policy := gotoChain(prefixFence + name)
 	b.add(Match{Protocol: TCP, Begins: true}, policy, "begins a connection")
 	b.add(Match{Protocol: TCP, Invalid: true}, refused, "of no connection")
 	b.add(Match{Protocol: TCP, Unconfirmed: true}, policy, "the first packet of a connection")
 	b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "of a connection that was let through")
 }
 
-// fenceFlow copies a flow for TCP. Packets that the flow exempts pass, and all others are refused. It
-// omits rules about packets that have already passed the fence, which are on lo or come from the proxy.
-func (b *builder) fenceFlow(f flow, name string, refused Action) {
+// fenceFlow copies a flow for TCP, from the last chain on. Packets that the flow exempts pass, and so do
+// packets of openings that nat would not capture, because a SYN that nat would capture can meet an older
+// conntrack entry. All others are refused. It omits rules about packets that have already been judged,
+// which are on lo or come from the proxy.
+func (b *builder) fenceFlow(f flow, openings []Match, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
+	if len(f) == 0 { // the flow exempts nothing
+		f = flow{{}}
+	}
+	uncaptured := func(m Match) bool { return b.IPv6 == Ignored && m.OnlyFamily() == IPv6 }
+	for _, m := range openings {
+		if uncaptured(m) {
+			b.exempt(m, "an exception of the fence")
+		}
+	}
+	openings = slices.DeleteFunc(openings, uncaptured)
 	reached := map[string]bool{"": true}
 	for _, chain := range f {
 		if !reached[chain.Name] {
 			continue
 		}
-		b.chain(Filter, fenceName(cmp.Or(chain.Name, name)))
+		if chain.Name != "" {
+			b.chain(Filter, fenceName(chain.Name))
+		}
+		all := false // the chain's rules decide about every packet
 		for _, r := range chain.Rules {
 			m := r.Match
 			switch {
-			case m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0:
+			case m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0,
+				isOnly(m.Dst, localhostIPv4), isOnly(m.Dst, loopbackIPv4), isOnly(m.Dst, localhostIPv6):
 				continue
 			case r.Do.translates() || r.Do == toInbound || r.Do == toOutbound:
 				r.Do = refused
+				all = m.Family == "" && m.empty()
 			case r.Do.Chain != "":
 				reached[r.Do.Chain] = true
 				r.Do.Chain = fenceName(r.Do.Chain)
@@ -161,11 +168,17 @@ func (b *builder) fenceFlow(f flow, name string, refused Action) {
 			r.Match.Protocol = TCP
 			b.add(r.Match, r.Do, r.Why)
 		}
+		if all {
+			continue
+		}
+		for _, m := range openings {
+			b.exempt(m, "an exception of the fence")
+		}
 		b.add(Match{}, refused, "not captured")
 	}
 }
 
-func isOnly(list List[uint32], id uint32) bool { return slices.Equal(list.Values, []uint32{id}) }
+func isOnly[T comparable](list List[T], value T) bool { return slices.Equal(list.Values, []T{value}) }
 
 // fenceICMP permits the ICMP that a network needs: errors about known connections and, only from this
 // link, neighbour discovery and multicast listeners' reports.
@@ -183,24 +196,20 @@ func (b *builder) fenceICMP() {
 	b.add(Match{}, fenced, "no error")
 }
 
-// opening is an exception as a match on its protocol, with its ports and ranges.
-type opening struct {
-	Match
-	Inbound bool
-	ports   List[PortRange]
-	ranges  List[netip.Prefix]
-}
-
-// openings returns the exceptions of the fence. It omits an exception without a range, because its rule
-// would match every address. An exception has no range if all its addresses belong to the node.
-func (b *builder) openings() (list []opening) {
+// openings returns matches on the packets of exceptions. It omits an exception without a range, because
+// its rule would match every address. An exception has no range if all its addresses belong to the node.
+func (b *builder) openings(protocol Protocol, inbound bool) (matches []Match) {
 	for i, o := range b.Fence.Openings {
-		if len(o.Ranges) == 0 {
+		if o.Protocol != string(protocol) || o.Inbound != inbound || len(o.Ranges) == 0 {
 			continue
 		}
-		list = append(list, opening{
-			Match{Protocol: Protocol(o.Protocol)}, o.Inbound, one(PortRange{o.First, o.Last}), named(fmt.Sprint(listFence, i), o.Ranges),
-		})
+		m := Match{Protocol: protocol, DstPort: one(PortRange{o.First, o.Last})}
+		if hosts := named(fmt.Sprint(listFence, i), o.Ranges); inbound {
+			m.Src = hosts
+		} else {
+			m.Dst = hosts
+		}
+		matches = append(matches, m)
 	}
-	return list
+	return matches
 }

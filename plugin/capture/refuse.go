@@ -7,9 +7,11 @@ package capture
 // apply nat's policy to such SYNs, and refuse those that nat would redirect. They also refuse IPv6 in a
 // pod without an IPv6 address.
 
-// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. TPROXY does not need this check,
-// because it decides about each SYN.
-func (b *builder) checksInbound() bool { return b.hasInbound() || b.refusesInbound() }
+// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. TPROXY and a fence do not need this
+// check, because they decide about each SYN.
+func (b *builder) checksInbound() bool {
+	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
+}
 
 // refusesInbound reports whether IPv6 connections to the pod are refused.
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
@@ -51,14 +53,19 @@ func (b *builder) inboundSYNs() {
 	}
 	b.chain(Mangle, ChainSYN)
 	b.exempt(Match{FromLo: true}, "decided in OUTPUT")
-	if b.refusesInbound() {
-		b.exempt(Match{Family: IPv6, In: b.excludedInterfaces()}, "excluded interface")
-		b.add(Match{Family: IPv6}, refuse, "the pod has no IPv6 address")
-	}
+	b.refuseInbound(refuse)
 	b.natDecisions()
 	b.addFlow(b.inbound, b.refusal)
 	b.chain(Mangle, ChainRefuse)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
+}
+
+// refuseInbound refuses IPv6 in a pod without an IPv6 address, except on excluded interfaces.
+func (b *builder) refuseInbound(refused Action) {
+	if b.refusesInbound() {
+		b.exempt(Match{Family: IPv6, In: b.excludedInterfaces()}, "excluded interface")
+		b.add(Match{Family: IPv6}, refused, "the pod has no IPv6 address")
+	}
 }
 
 // outboundSYNs answers the refused SYNs with a reset. So the application notices at once, and kernels

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,12 +34,14 @@ func TestPolicyHoldsInBothPlaces(t *testing.T) {
 			t.Errorf("%s, outbound: -nat +filter\n%s", name, diff)
 		}
 		if inbound := policyOf(t, rs, capture.NAT, []string{"ISTIO_INBOUND"}); len(inbound) > 0 {
-			other := "ISTIO_SYN"
+			table, other := capture.Mangle, "ISTIO_SYN"
 			if rs.LocalMark != 0 {
 				other = "ISTIO_INBOUND" // TPROXY decides there, and nat counts
+			} else if rs.HasFence() {
+				table, other = capture.Filter, "ISTIO_FENCE_INPUT"
 			}
-			if diff := cmp.Diff(inbound, policyOf(t, rs, capture.Mangle, []string{other})); diff != "" {
-				t.Errorf("%s, inbound: -nat +mangle\n%s", name, diff)
+			if diff := cmp.Diff(inbound, policyOf(t, rs, table, []string{other})); diff != "" {
+				t.Errorf("%s, inbound: -nat +%s\n%s", name, table, diff)
 			}
 		}
 	}
@@ -71,6 +74,12 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 		}
 		entry := slices.IndexFunc(chain.Rules, func(r capture.Rule) bool { return r.Match.Translated })
 		for _, rule := range chain.Rules[entry+1:] {
+			if strings.HasPrefix(rule.Match.Src.Name, "fence_allow_") || chain.Name == "ISTIO_FENCE_INPUT" && rule.Match.Protocol == "" {
+				continue // of the fence alone
+			}
+			if rule.Match.Protocol == "" {
+				rule.Match.Protocol = capture.TCP // as all packets that enter these chains, but for queries
+			}
 			if rule.Match.Protocol == capture.UDP || rs.IPv6 == capture.Refused && rule.Match.OnlyFamily() == capture.IPv6 {
 				continue
 			}
@@ -78,7 +87,7 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 				continue
 			}
 			if slices.Contains([]string{
-				"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE", "ISTIO_TPROXY", "ISTIO_IN_TPROXY",
+				"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE", "ISTIO_TPROXY", "ISTIO_IN_TPROXY", "ISTIO_FENCE",
 			}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect || rule.Do.Verdict == capture.Translate {
 				rule.Do = capture.Action{Verdict: "captures"}
 			}
