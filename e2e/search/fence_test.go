@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// Ports of datagrams. The fence has an exception for two of them, to and from the first peer.
+// Ports of datagrams. The fence has an exception for two of them, to and from all peers but the node.
 const (
 	outPort  = 7001
 	inPort   = 7002
@@ -20,7 +20,7 @@ const (
 	dnsPort  = 15053 // of the proxy
 )
 
-const openings = "out:udp:7001@10.77.0.1/32,out:udp:7001@fd77::1/128,in:udp:7002@10.77.0.1/32,in:udp:7002@fd77::1/128"
+const openings = "out:udp:7001@10.76.0.0/14,out:udp:7001@fd70::/12,in:udp:7002@10.76.0.0/14,in:udp:7002@fd70::/12"
 
 // flow is the ends of a packet. Of an echo, the pod's port is the identifier, and there is no other.
 type flow struct {

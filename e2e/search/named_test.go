@@ -42,6 +42,8 @@ func TestSequences(t *testing.T) {
 			app2, "sends UDP to the pod as the peer", unix.SO_REUSEADDR, app2, "sends UDP", unix.SO_REUSEADDR))},
 		{"an answer to a datagram that died on lo", 4, between(own, closed, actions(t,
 			app, "sends UDP on lo", unix.SO_REUSEADDR, app, "waits for UDP", unix.SO_REUSEADDR, peer, "sends UDP in", 0))},
+		{"an answer in the peer's name to a datagram of the proxy", 4, onSecondLink(own, closed, actions(t,
+			proxy, "sends UDP out", unix.SO_REUSEADDR, app, "sends UDP to the pod as the peer, on eth0", unix.SO_REUSEPORT))},
 		{"an answer by the entry of the proxy's closed socket", 4, between(own, closed, actions(t,
 			proxy, "sends UDP out", unix.SO_REUSEADDR, peer, "sends UDP in", 0, proxy, "closes", 0, app, "sends UDP", unix.SO_REUSEADDR))},
 	}
@@ -76,7 +78,14 @@ func tryNamed(t *testing.T, setting setting, all []named) error {
 
 // between is a sequence about a port of the pod and one of the peer's own.
 func between(localPort, state string, steps []action) sequence {
-	at := names{localPort: localPort, remotePort: own}
+	return about(names{localPort: localPort, remotePort: own}, state, steps)
+}
+
+func onSecondLink(localPort, state string, steps []action) sequence {
+	return about(names{local: 1, localPort: localPort, remote: 1, remotePort: own}, state, steps)
+}
+
+func about(at names, state string, steps []action) sequence {
 	for i := range steps {
 		steps[i].at = at
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
-	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
@@ -237,7 +236,10 @@ func (w *world) capture(ctx context.Context) (err error) {
 	if w.ipv4 {
 		settings.IPv6 = config.IPv6Mesh
 	}
-	decision, err := lab.Decide(w.setting.pod(), settings, podAddresses[0][0], podAddresses[0][1])
+	decision, err := lab.Decide(w.setting.pod(), settings, podAddresses[0][:]...)
+	if err == nil { // the second peer is the node, whose addresses no wider exception opens
+		decision, err = decision.At(podAddresses[0][:], peerAddresses[1][:])
+	}
 	if err != nil {
 		return err
 	}
@@ -246,7 +248,7 @@ func (w *world) capture(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, netns.Close()) }()
-	if err := netns.Apply(ctx, capture.Rules(decision.Intent), w.backend); err != nil {
+	if err := netns.Apply(ctx, decision.Rules, w.backend); err != nil {
 		return err
 	}
 	return w.pod.WaitForIPv6()

@@ -82,8 +82,8 @@ func (b *builder) fenceOut() {
 	for _, m := range b.openings(UDP, false) {
 		b.exempt(m, "an exception of the fence")
 	}
-	for _, m := range b.openings(UDP, true) {
-		b.exempt(Match{Protocol: UDP, Answer: true, Dst: m.Src}, "an exception of the fence")
+	for _, m := range b.openings(UDP, true) { // in another host's name, a datagram could answer one of the proxy's
+		b.exempt(Match{Protocol: UDP, Answer: true, OwnSource: true, Dst: m.Src}, "an exception of the fence")
 	}
 	b.fenceTCP("OUTPUT", resets)
 	b.add(Match{Family: IPv4, Protocol: ICMP}, gotoChain(chainFenceICMP), "ICMP")
