@@ -70,7 +70,7 @@ var refuseMutants = []mutant{
 	{
 		name: "advertised-ipv6-reaches-the-application",
 		file: "plugin/capture/refuse.go",
-		from: "\t\tb.add(Match{Family: IPv6}, refuse, \"the pod has no IPv6 address\")\n",
+		from: "\t\tb.add(Match{Family: IPv6}, refused, \"the pod has no IPv6 address\")\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestIPv6Refused/REDIRECT/nftables"),
 	},

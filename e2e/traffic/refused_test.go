@@ -32,6 +32,7 @@ func TestIPv6Refused(t *testing.T) {
 		{"never", nil, nil, config.IPv6Never},
 		{"INVALID_DROP", nil, map[string]string{"INVALID_DROP": "true"}, config.IPv6Mesh},
 		{"DNS", nil, captureDNS, config.IPv6Mesh},
+		{"fenced", map[string]string{"capture-cni.io/fence": "true"}, nil, config.IPv6Mesh},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			forEachBackend(t, func(t *testing.T, backend config.Backend) {
@@ -39,7 +40,11 @@ func TestIPv6Refused(t *testing.T) {
 				settings.IPv6 = test.policy
 				annotations := spelled(test.annotations)
 				annotations["traffic.sidecar.istio.io/excludeInterfaces"] = "net1"
-				decision, err := lab.Decide(injected(annotations, test.env), settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
+				pod, datagrams, fenced := injected(annotations, test.env), direct, test.name == "fenced"
+				if fenced {
+					pod, datagrams = fence(pod), refused
+				}
+				decision, err := lab.Decide(pod, settings, netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
 				lab.Check(t, err)
 				if len(decision.Warnings) > 0 {
 					t.Errorf("warnings %q", decision.Warnings)
@@ -50,22 +55,27 @@ func TestIPv6Refused(t *testing.T) {
 					out(app, external, 80, refused), out(rootUser, external, 80, refused), out(app, external, 15020, direct),
 					out(proxy, external, 80, direct), out(app, secondPeer, 80, direct),
 					out(app, podIP, 8080, direct), out(app, localhost, 8080, direct), out(proxy, podIP, 8080, direct),
-					in(secondIP, 8080, direct), udp(out(app, external, 80, direct)),
+					in(secondIP, 8080, direct), udp(out(app, external, 80, datagrams)),
 				} {
 					w.probe(t, p, ipv6)
 				}
-				queried := direct
+				queried := datagrams
 				if test.env["ISTIO_META_DNS_CAPTURE"] == "true" {
 					queried = refused
 				}
 				w.probe(t, udp(out(app, external, 53, queried)), ipv6)
 				w.probe(t, out(app, external, 53, refused), ipv6)
 				for _, p := range concat(queries(proxy, external, direct), queries(proxyGID, external, direct),
-					queries(app, secondPeer, direct), queries(app, localhost, direct), []probe{udp(in(podIP, 53, direct))}) {
+					queries(app, localhost, direct), []probe{out(app, secondPeer, 53, direct), udp(out(app, secondPeer, 53, datagrams))}) {
 					w.probe(t, p, ipv6)
 				}
-				for _, port := range []int{8080, 15006, 15020} {
-					w.probe(t, in(podIP, port, dropped), ipv6)
+				inbound := []probe{in(onlyIPv6(podIP), 8080, dropped), in(onlyIPv6(podIP), 15006, dropped), in(onlyIPv6(podIP), 15020, dropped)}
+				if fenced { // probe would ping the pod after a packet that is dropped
+					w.expectSilence(t, append(inbound, udp(in(onlyIPv6(podIP), 53, dropped))))
+					return
+				}
+				for _, p := range append(inbound, udp(in(podIP, 53, direct))) {
+					w.probe(t, p, ipv6)
 				}
 			})
 		})
