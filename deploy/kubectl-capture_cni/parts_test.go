@@ -33,7 +33,7 @@ func TestCommands(t *testing.T) {
 	}
 	flags := map[string]string{
 		"list": "all-namespaces exempt istio-init outdated uncaptured", "status": "timeout wait", "report": "file nodes",
-		"test": "image mode nodes report timeout", "trace": "from in interface mark sender to udp", "explain": "", "traffic": "", "precheck": "", "version": "", "check": "netconf",
+		"test": "image mode nodes report timeout", "trace": "from in interface mark ping sender to udp", "explain": "", "traffic": "", "precheck": "", "version": "", "check": "netconf",
 	}
 	for _, command := range whole.Commands() {
 		name, named := command.Name(), slices.Contains([]string{"check", "explain", "trace"}, command.Name())

@@ -18,6 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/kernel"
+	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // fencedPod is an Istio pod whose application has no capability.
@@ -106,15 +108,16 @@ func TestFence(t *testing.T) {
 				for name, value := range s.env {
 					env[name] = value
 				}
-				w.capture(t, backend, decide(t, fencedPod(s.annotations, env), config.DefaultSettings()))
+				rs := decide(t, fencedPod(s.annotations, env), config.DefaultSettings())
+				w.capture(t, backend, rs)
 				isDropped := func(p probe) bool { return p.want == dropped }
 				w.probeAll(t, slices.DeleteFunc(slices.Clone(s.probes), isDropped)...)
 				w.expectSilence(t, slices.DeleteFunc(slices.Clone(s.probes), func(p probe) bool { return !isDropped(p) }))
 				var pings sync.WaitGroup
 				for _, f := range bothFamilies {
-					pings.Go(func() { w.ping(t, app, external, f, false) })
-					pings.Go(func() { w.ping(t, app, podIP, f, true) })
-					pings.Go(func() { w.ping(t, proxy, external, f, true) })
+					pings.Go(func() { w.ping(t, rs, app, external, f, false) })
+					pings.Go(func() { w.ping(t, rs, app, podIP, f, true) })
+					pings.Go(func() { w.ping(t, rs, proxy, external, f, true) })
 				}
 				pings.Wait()
 			})
@@ -171,7 +174,7 @@ func TestFenceExamples(t *testing.T) {
 				w.probeAll(t, example.probes...)
 				w.expectSilence(t, example.silent)
 				for _, f := range bothFamilies {
-					w.ping(t, app, external, f, false)
+					w.ping(t, decision.Rules, app, external, f, false)
 				}
 			})
 		}
@@ -202,7 +205,7 @@ func (w world) expectSilence(t *testing.T, probes []probe) {
 }
 
 // ping expects an answer to an echo request, or that the fence refuses it.
-func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool) {
+func (w world) ping(t *testing.T, rs capture.Ruleset, by lab.Owner, to dst, f family, answered bool) {
 	t.Helper()
 	limit := time.Second
 	if answered {
@@ -212,6 +215,14 @@ func (w world) ping(t *testing.T, by lab.Owner, to dst, f family, answered bool)
 	refused := errors.Is(err, unix.EPERM) || f == ipv6 && err == unix.EAGAIN // by IPv6, the kernel does not tell the process
 	if answered && err != nil || !answered && !refused {
 		t.Errorf("%s: a ping to %s by uid %d: got %v, answered %v", f, to[f], by.UID, err, answered)
+	}
+	packet := trace.Packet{Protocol: [...]capture.Protocol{capture.ICMP, capture.ICMPv6}[f], Interface: "eth0", Owner: &trace.Owner{UID: uint32(by.UID), GID: uint32(by.GID)}}
+	packet.To = netip.AddrPortFrom(netip.MustParseAddr(to[f]), 0)
+	if to == podIP {
+		packet.Interface = "lo"
+	}
+	if traced := trace.Of(rs, packet); (traced.Verdict != capture.Drop) != answered {
+		t.Errorf("answered %v, and traced as\n%s", answered, traced.Text())
 	}
 }
 

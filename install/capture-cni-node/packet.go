@@ -19,12 +19,12 @@ import (
 // packetFlags contains the flags that describe the first packet of a connection.
 type packetFlags struct {
 	to, from, as, by string
-	udp, in          bool
+	udp, ping, in    bool
 	mark             uint32
 }
 
 // packetFlagNames are the flags that have no effect without --to.
-var packetFlagNames = []string{"from", "as", "udp", "in", "interface", "mark"}
+var packetFlagNames = []string{"from", "as", "udp", "ping", "in", "interface", "mark"}
 
 // declare declares the flags. byDefault describes the default of --interface.
 func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
@@ -33,6 +33,7 @@ func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 	flags.StringVar(&f.from, "from", "", "with --to: the packet's source, IP or IP:PORT; empty: a source that no rule names")
 	flags.StringVar(&f.as, "as", "", "with --to: the sending process, UID:GID; empty: a user and a group that no rule names")
 	flags.BoolVar(&f.udp, "udp", false, "with --to: UDP instead of TCP")
+	flags.BoolVar(&f.ping, "ping", false, "with --to, an IP address without a port: an ICMP echo request instead of TCP")
 	flags.BoolVar(&f.in, "in", false, "with --to: the packet comes from another host, to an address of the pod")
 	flags.StringVar(&f.by, "interface", "", "with --to: the interface by which the packet leaves or arrives; empty: "+byDefault)
 	flags.Uint32Var(&f.mark, "mark", 0, "with --to: the packet's mark, as the proxy sets it with TPROXY")
@@ -61,12 +62,22 @@ func (f *packetFlags) packet() (trace.Packet, error) {
 	refuse := func(flag, value, expected string) {
 		faults = append(faults, fmt.Errorf("--%s is %q: expected %s", flag, value, expected))
 	}
-	to, err := netip.ParseAddrPort(f.to)
-	if p.To = unmapped(to); err != nil || to.Port() == 0 || hasZone(to) {
+	to, err := parseAddress(f.to)
+	p.To = unmapped(to)
+	switch {
+	case f.ping && f.udp:
+		faults = append(faults, errors.New("--ping with --udp: a ping is neither UDP nor TCP; leave out one of the two"))
+	case f.ping && (err != nil || to.Port() != 0 || hasZone(to)):
+		refuse("to", f.to, "with --ping, an IP address without a port, as 10.1.2.3 or 2001:db8::1")
+	case f.ping && p.To.Addr().Is4():
+		p.Protocol = capture.ICMP
+	case f.ping:
+		p.Protocol = capture.ICMPv6
+	case err != nil || to.Port() == 0 || hasZone(to):
 		refuse("to", f.to, "an IP address and a port, as 10.1.2.3:443 or [2001:db8::1]:443")
 	}
 	if f.from != "" {
-		from, err := parseSource(f.from)
+		from, err := parseAddress(f.from)
 		p.From = unmapped(from)
 		switch {
 		case err != nil || hasZone(from):
@@ -101,9 +112,10 @@ func (f *packetFlags) packet() (trace.Packet, error) {
 	return p, errors.Join(faults...)
 }
 
-func parseSource(text string) (netip.AddrPort, error) {
-	if source, err := netip.ParseAddrPort(text); err == nil {
-		return source, nil
+// parseAddress parses an address with or without a port, which is 0 if there is none.
+func parseAddress(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddrPort(text); err == nil {
+		return a, nil
 	}
 	address, err := netip.ParseAddr(text)
 	return netip.AddrPortFrom(address, 0), err

@@ -20,13 +20,29 @@ func TestPacketFlags(t *testing.T) {
 		flags := pflag.NewFlagSet("explain", pflag.ContinueOnError)
 		var packet packetFlags
 		packet.declare(flags, "eth0")
-		value := map[string]string{"udp": "true", "in": "true", "mark": "1337"}[name]
+		value := map[string]string{"udp": "true", "ping": "true", "in": "true", "mark": "1337"}[name]
 		if err := flags.Set(name, value); err != nil {
 			t.Errorf("--%s: %v", name, err)
 		}
 		if _, err := packet.asked(flags); err == nil || !strings.Contains(err.Error(), "--"+name) {
 			t.Errorf("--%s without --to: %v", name, err)
 		}
+	}
+}
+
+// TestPing has an address and no port.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[string]capture.Protocol{
+		"10.1.2.3": capture.ICMP, "::ffff:10.1.2.3": capture.ICMP, "2001:db8::1": capture.ICMPv6, "10.1.2.3:80": "", "fe80::1%eth0": "", "web": "",
+	} {
+		packet, err := (&packetFlags{to: to, ping: true}).packet()
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "an IP address without a port")) || want != "" && (err != nil || packet.Protocol != want) {
+			t.Errorf("%s: got %+v, %v, want %s", to, packet, err, want)
+		}
+	}
+	if _, err := (&packetFlags{to: "10.1.2.3", ping: true, udp: true}).packet(); err == nil || !strings.Contains(err.Error(), "--ping with --udp") {
+		t.Errorf("--ping with --udp: got %v", err)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Packet is the first packet of a new connection, for which conntrack has no entry.
+// Packet is the first packet of a new connection, for which conntrack has no entry. By ICMP and ICMPv6,
+// it is an echo request, and has no ports.
 type Packet struct {
 	Inbound   bool             `json:"inbound,omitempty"` // another host sent the packet; if false, a process of the pod did
 	Protocol  capture.Protocol `json:"protocol"`
@@ -54,7 +55,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	}
 	tcp := p.Protocol == capture.TCP
 	test(m.Family != "", m.Family == p.family(), "%s", familyWords[m.Family])
-	test(m.Protocol != "", m.Protocol == p.Protocol, "%s", strings.ToUpper(string(m.Protocol)))
+	test(m.Protocol != "", m.Protocol == p.Protocol, "%s", protocolWords(m.Protocol))
 	arrives := p.hook == capture.Prerouting || p.hook == capture.Input
 	test(!m.In.IsZero(), arrives && slices.Contains(m.In.Values, p.Interface), "arriving by %s", p.Interface)
 	test(!m.Out.IsZero(), p.hook == capture.Output && slices.Contains(m.Out.Values, p.Interface), "leaving by %s", p.Interface)
@@ -66,7 +67,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
 	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }),
 		"to port %d", p.To.Port())
-	test(m.ICMPTypes.Last != 0, false, "of ICMP types %d to %d", m.ICMPTypes.First, m.ICMPTypes.Last)
+	test(m.ICMPTypes.Last != 0, m.ICMPTypes.First <= echoRequest[p.Protocol] && echoRequest[p.Protocol] <= m.ICMPTypes.Last, "of ICMP types %d to %d", m.ICMPTypes.First, m.ICMPTypes.Last)
 	test(m.HopLimit != 0, false, "with hop limit %d", m.HopLimit)
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)
@@ -91,7 +92,17 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	return conditions, holds
 }
 
+// echoRequest is the type of a ping, by RFC 792 and RFC 4443.
+var echoRequest = map[capture.Protocol]uint8{capture.ICMP: 8, capture.ICMPv6: 128}
+
 var familyWords = map[capture.Family]string{capture.IPv4: "IPv4", capture.IPv6: "IPv6"}
+
+func protocolWords(p capture.Protocol) string {
+	if p == capture.ICMPv6 {
+		return "ICMPv6" // iptables and nft call it ipv6-icmp
+	}
+	return strings.ToUpper(string(p))
+}
 
 // sender returns the owner of the packet's socket. A packet that has arrived, even over lo, has no
 // owner.

@@ -35,7 +35,11 @@ func (t Path) Text(assumptions ...string) string {
 
 func (p Packet) String() string {
 	var words strings.Builder
-	fmt.Fprintf(&words, "%s from %s to %s, ", strings.ToUpper(string(p.Protocol)), sourceWords(p.From), p.To)
+	words.WriteString(protocolWords(p.Protocol))
+	if echoRequest[p.Protocol] != 0 {
+		words.WriteString(" echo request")
+	}
+	fmt.Fprintf(&words, " from %s to %s, ", addressWords(p.From), addressWords(p.To))
 	switch {
 	case p.Inbound:
 		fmt.Fprintf(&words, "arriving by %s", p.Interface)
@@ -50,14 +54,14 @@ func (p Packet) String() string {
 	return words.String()
 }
 
-func sourceWords(from netip.AddrPort) string {
+func addressWords(a netip.AddrPort) string {
 	switch {
-	case !from.Addr().IsValid():
+	case !a.Addr().IsValid():
 		return "any address"
-	case from.Port() == 0:
-		return from.Addr().String()
+	case a.Port() == 0:
+		return a.Addr().String()
 	}
-	return from.String()
+	return a.String()
 }
 
 func (t Path) verdictWords() string {
@@ -69,7 +73,7 @@ func (t Path) verdictWords() string {
 	case capture.TProxy:
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case capture.Drop:
-		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output {
+		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output && t.Packet.Protocol != capture.ICMPv6 { // whose sockets report no error
 			return "dropped, and the process that sends it gets the error EPERM"
 		}
 		return "dropped"

@@ -54,6 +54,8 @@ func TestGoldenTraces(t *testing.T) {
 		"fence-captured":        {"fence", outbound("192.0.2.1:0", "198.51.100.1:443", "eth0", anApp)},
 		"fence-exception":       {"fence-openings", packetOver(capture.UDP, outbound("", "10.96.0.10:53", "eth0", anApp))},
 		"fence-inbound-tcp":     {"fence-own-egress", inbound("[2001:db8::9]:50000", "[2001:db8::3]:8080")},
+		"fence-ping":            {"fence", packetOver(capture.ICMPv6, outbound("", "[2001:db8::9]:0", "eth0", anApp))},
+		"fence-inbound-ping":    {"fence", packetOver(capture.ICMP, inbound("198.51.100.1:0", "192.0.2.1:0"))},
 		"translated":            {"consul", packetOver(capture.UDP, outbound("127.0.0.1:0", "127.0.0.1:53", "lo", anApp))},
 		"translated-elsewhere":  {"consul-dns", outbound("", "198.51.100.1:53", "eth0", anApp)},
 		"exempt-uid":            {"consul-dual-stack", outbound("", "[2001:db8::9]:80", "eth0", &trace.Owner{UID: 1000650001})},
