@@ -58,8 +58,8 @@ var fenceMutants = []mutant{
 	{
 		name: "exception-for-uncaptured-ipv6-opens-nothing",
 		file: fenceRules,
-		from: "b.IPv6 == Ignored && m.OnlyFamily() == IPv6",
-		to:   "false",
+		from: "	if b.IPv6 == Ignored {\n\t\tlate",
+		to:   "	if false {\n\t\tlate",
 		by:   by(root, "e2e/traffic", "TestFence/nftables/IPv6_is_not_captured"),
 	},
 	{

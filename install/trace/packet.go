@@ -67,7 +67,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(!m.Dst.IsZero(), toRange, "to %s", capture.Spell(destination))
 	test(!m.DstPort.IsZero(), slices.ContainsFunc(m.DstPort.Values, func(r capture.PortRange) bool { return r.Contains(p.To.Port()) }),
 		"to port %d", p.To.Port())
-	test(m.ICMPTypes.Last != 0, m.ICMPTypes.First <= echoRequest[p.Protocol] && echoRequest[p.Protocol] <= m.ICMPTypes.Last, "of ICMP types %d to %d", m.ICMPTypes.First, m.ICMPTypes.Last)
+	test(m.ICMPTypes.Last != 0, m.ICMPTypes.First <= echoRequest[p.Protocol] && echoRequest[p.Protocol] <= m.ICMPTypes.Last,
+		"of ICMP types %d to %d", m.ICMPTypes.First, m.ICMPTypes.Last)
 	test(m.HopLimit != 0, false, "with hop limit %d", m.HopLimit)
 	owner, sent := p.sender()
 	test(!m.UID.IsZero(), sent && slices.Contains(m.UID.Values, owner.UID), "sent by uid %d", owner.UID)

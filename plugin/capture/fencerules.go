@@ -79,9 +79,7 @@ func (b *builder) fenceOut() {
 	}
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
 	b.add(Match{Dst: one(localhostIPv6)}, fenced, "localhost, and not by loopback")
-	for _, m := range b.openings(UDP, false) {
-		b.exempt(m, "an exception of the fence")
-	}
+	b.permit(b.openings(UDP, false))
 	for _, m := range b.openings(UDP, true) { // in another host's name, a datagram could answer one of the proxy's
 		b.exempt(Match{Protocol: UDP, Answer: true, OwnSource: true, Dst: m.Src}, "an exception of the fence")
 	}
@@ -99,9 +97,7 @@ func (b *builder) fenceIn() {
 	// Such a packet would match a connection on lo. For IPv4, the kernel drops such packets itself.
 	b.add(Match{Family: IPv6, OwnSource: true}, fenced, "sent in the pod's name")
 	b.fenceTCP("INPUT", fenced)
-	for _, m := range b.openings(UDP, true) {
-		b.exempt(m, "an exception of the fence")
-	}
+	b.permit(b.openings(UDP, true))
 	b.add(Match{Protocol: ICMP, ICMPTypes: TypeRange{5, 5}}, fenced, "a redirect") // RFC 792; conntrack relates it to a connection
 	b.exempt(Match{Answer: true}, "an answer to what was let out")
 	b.add(Match{Family: IPv4, Protocol: ICMP}, gotoChain(chainFenceICMP), "ICMP")
@@ -133,16 +129,14 @@ func (b *builder) fenceTCP(name string, refused Action) {
 // which are on lo or come from the proxy.
 func (b *builder) fenceFlow(f flow, openings []Match, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
-	if len(f) == 0 { // the flow exempts nothing
-		f = flow{{}}
+	late := openings
+	if b.IPv6 == Ignored { // nat captures no IPv6, so its exceptions come first
+		late = slices.DeleteFunc(slices.Clone(openings), func(m Match) bool { return m.OnlyFamily() == IPv6 })
+		b.permit(slices.DeleteFunc(openings, func(m Match) bool { return m.OnlyFamily() != IPv6 }))
 	}
-	uncaptured := func(m Match) bool { return b.IPv6 == Ignored && m.OnlyFamily() == IPv6 }
-	for _, m := range openings {
-		if uncaptured(m) {
-			b.exempt(m, "an exception of the fence")
-		}
+	if len(f) == 0 {
+		f = flow{{}} // it exempts nothing
 	}
-	openings = slices.DeleteFunc(openings, uncaptured)
 	reached := map[string]bool{"": true}
 	for _, chain := range f {
 		if !reached[chain.Name] {
@@ -168,13 +162,16 @@ func (b *builder) fenceFlow(f flow, openings []Match, refused Action) {
 			r.Match.Protocol = TCP
 			b.add(r.Match, r.Do, r.Why)
 		}
-		if all {
-			continue
+		if !all {
+			b.permit(late)
+			b.add(Match{}, refused, "not captured")
 		}
-		for _, m := range openings {
-			b.exempt(m, "an exception of the fence")
-		}
-		b.add(Match{}, refused, "not captured")
+	}
+}
+
+func (b *builder) permit(openings []Match) {
+	for _, m := range openings {
+		b.exempt(m, "an exception of the fence")
 	}
 }
 
