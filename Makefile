@@ -54,7 +54,7 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init consul-redirect kuma-redirect cilium-cni-config ptp v0.1.0 v0.2.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init consul-redirect kuma-redirect cilium-cni-config ptp v0.1.0 v0.2.0 v0.3.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -144,7 +144,7 @@ $(PARTS)/ptp: e2e/cluster/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
 
 # The releases before this one, for the tests of two versions: their programs, images and charts.
-EARLIER := $(addprefix $(PARTS)/,v0.1.0 v0.2.0)
+EARLIER := $(addprefix $(PARTS)/,v0.1.0 v0.2.0 v0.3.0)
 ifeq ($(wildcard .git),)
 $(EARLIER):
 	@echo "$(@F) is built from git's history, and these sources are no checkout: tests of two versions are skipped" >&2
@@ -152,7 +152,8 @@ else
 $(PARTS)/v0.1.0: COMMIT := d9ae0753dfac5974745d784af2aa3a4fad391f93
 $(PARTS)/v0.1.0: PROGRAMS := /capture-cni-node=./install /opt/capture-cni/capture-cni=./plugin
 $(PARTS)/v0.2.0: COMMIT := 8933af4fa82a775babe029dac1bde1bec10470f3
-$(PARTS)/v0.2.0: PROGRAMS := /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+$(PARTS)/v0.2.0 $(PARTS)/v0.3.0: PROGRAMS := /capture-cni-node=./install/capture-cni-node /opt/capture-cni/capture-cni=./plugin/capture-cni /opt/capture-cni/capture-cni-lookup=./plugin/capture-cni-lookup
+$(PARTS)/v0.3.0: COMMIT := 3f43141c50295404dc2d640aec174305a5571c29
 $(EARLIER): GIT := git -c safe.directory='*'
 $(EARLIER):
 	@$(GIT) cat-file -e '$(COMMIT)^{commit}' 2>/dev/null || { echo "$(@F) is built from commit $(COMMIT), which this clone lacks: run git fetch --unshallow" >&2; exit 1; }

@@ -11,7 +11,7 @@ import (
 )
 
 // EarlierVersions are the releases before this one, the last one first.
-var EarlierVersions = []string{"v0.2.0", "v0.1.0"}
+var EarlierVersions = []string{"v0.3.0", "v0.2.0", "v0.1.0"}
 
 // needsParts matches the names of the tests that need programs of other projects or of
 // earlier releases. The Makefile has the same expression: `make test` leaves them out,
