@@ -3,22 +3,25 @@
 package kernels
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/backend"
 )
 
 // Trial says how pods start on a kernel that lacks something.
 type Trial struct {
-	Backend, Mode string   // with backend auto, the node chooses before the pods start
-	OnlyIPv4      bool     // no dual stack: IPv6 is refused
-	LoDown        bool     // as some interface plugins leave it
-	Blocked       []string // modules that can't be loaded, until an error names them
-	Connections   int      // that the application makes; they stay open
-	Repaired      bool     // also a pod whose connections began uncaptured
+	Mesh          config.MeshName // Istio if it is empty
+	Backend, Mode string          // with backend auto, the node chooses before the pods start
+	OnlyIPv4      bool            // no dual stack: IPv6 is refused
+	LoDown        bool            // as some interface plugins leave it
+	Blocked       []string        // modules that can't be loaded, until an error names them
+	Connections   int             // that the application makes; they stay open
+	Repaired      bool            // also a pod whose connections began uncaptured
 }
 
 // Attempt is what came of two pods, one of them meshed. Texts are errors, and empty where
@@ -44,7 +47,7 @@ type Repair struct {
 func (t Trial) Run() (Run, error) {
 	content, err := json.Marshal(t)
 	return Run{
-		Name: fmt.Sprintf("%s, %s", t.Backend, t.Mode), Directory: "/",
+		Name: fmt.Sprintf("%s, %s", t.Backend, cmp.Or(t.Mode, string(t.Mesh))), Directory: "/",
 		Command: []string{filepath.Join(programDirectory, "attempt"), string(content)},
 	}, err
 }

@@ -107,7 +107,10 @@ func bootOf(t *testing.T) string {
 func TestTestedBefore(t *testing.T) {
 	t.Parallel()
 	lab.RequireRoot(t)
-	good := Verdict{Boot: bootOf(t), Version: config.OwnVersion(), Asked: Auto, Chosen: config.IPTablesLegacy, Choice: config.NFTables, NoIPv6: "as before"}
+	good := Verdict{
+		Boot: bootOf(t), Version: config.OwnVersion(), Asked: Auto, Meshes: "[consul kuma]",
+		Chosen: config.IPTablesLegacy, Choice: config.NFTables, NoIPv6: "as before",
+	}
 	with := func(change func(*Verdict)) Verdict {
 		v := good
 		change(&v)
@@ -121,13 +124,14 @@ func TestTestedBefore(t *testing.T) {
 		"good":            {good, Auto, true},
 		"another version": {with(func(v *Verdict) { v.Version = "0" }), Auto, false},
 		"another backend": {with(func(v *Verdict) { v.Asked = config.IPTables }), Auto, false},
+		"other meshes":    {with(func(v *Verdict) { v.Meshes = "[consul]" }), Auto, false},
 		"none worked":     {with(func(v *Verdict) { v.Chosen = "" }), Auto, false},
 		"another boot":    {with(func(v *Verdict) { v.Boot, v.Choice = "0", config.IPTablesLegacy }), Auto, false},
 		"not auto":        {with(func(v *Verdict) { v.Choice = config.IPTablesLegacy }), config.NFTables, false},
 		"never tested":    {Verdict{}, Auto, false},
 	} {
-		got, err := Test(t.Context(), "", tt.asked, tt.earlier)
-		want := Verdict{Boot: good.Boot, Version: good.Version, Asked: tt.asked, Chosen: config.NFTables, Choice: config.NFTables}
+		got, err := Test(t.Context(), "", tt.asked, []config.MeshName{config.Consul, config.Kuma}, tt.earlier)
+		want := Verdict{Boot: good.Boot, Version: good.Version, Asked: tt.asked, Meshes: good.Meshes, Chosen: config.NFTables, Choice: config.NFTables}
 		if tt.same {
 			want = good
 		} else if tt.asked != Auto {
@@ -165,7 +169,7 @@ func TestNoPrograms(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		got, err := Test(t.Context(), root, config.IPTablesLegacy, Verdict{})
+		got, err := Test(t.Context(), root, config.IPTablesLegacy, config.Meshes(), Verdict{})
 		const reason = "backend iptables-legacy does not work on this node: "
 		if err != nil || got.Chosen+got.Choice != "" || time.Since(began) != 3*time.Second ||
 			!strings.HasPrefix(got.Reason, reason) || len(got.Reason) == len(reason) {
@@ -173,7 +177,7 @@ func TestNoPrograms(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		got, err = Test(ctx, root, Auto, Verdict{Boot: got.Boot, Choice: config.IPTablesNFT})
+		got, err = Test(ctx, root, Auto, config.Meshes(), Verdict{Boot: got.Boot, Choice: config.IPTablesNFT})
 		if got != (Verdict{}) || !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.HasPrefix(err.Error(), "testing backend iptables-nft: ") {
 			t.Errorf("cancelled: %+v, %v", got, err)
@@ -203,7 +207,7 @@ func TestRights(t *testing.T) {
 			err := unix.Capget(&header, &sets[0])
 			sets[0].Effective &^= 1 << tt.number
 			if err = errors.Join(err, unix.Capset(&header, &sets[0])); err == nil {
-				_, err = Test(t.Context(), "", tt.asked, Verdict{})
+				_, err = Test(t.Context(), "", tt.asked, config.Meshes(), Verdict{})
 			}
 			fault <- err
 		}()

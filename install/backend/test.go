@@ -16,16 +16,16 @@ import (
 )
 
 // Test returns the verdict on a node whose file system is at root, or "" for this process's file
-// system. It returns the earlier verdict if that is good, and of this boot and version. The choice for
+// system. It returns the earlier verdict if that is good, and of this boot, version and list of meshes. The choice for
 // Auto never changes within a boot. If the kernel has no memory, refuses a permission, or does not
 // answer, Test returns an error instead of a verdict.
-func Test(ctx context.Context, root string, asked config.Backend, earlier Verdict) (v Verdict, err error) {
-	v = Verdict{Version: config.OwnVersion(), Asked: asked}
+func Test(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, earlier Verdict) (v Verdict, err error) {
+	v = Verdict{Version: config.OwnVersion(), Asked: asked, Meshes: fmt.Sprint(meshes)}
 	if v.Boot, err = bootID(); err != nil {
 		return Verdict{}, err
 	}
 	if earlier.Boot == v.Boot {
-		if earlier.Asked == asked && earlier.Version == v.Version && earlier.Chosen != "" {
+		if earlier.Asked == asked && earlier.Version == v.Version && earlier.Meshes == v.Meshes && earlier.Chosen != "" {
 			return earlier, nil
 		}
 		v.Choice = earlier.Choice
@@ -39,7 +39,7 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 	}
 	var reasons []string
 	for _, candidate := range candidates {
-		found, lacks, err := probe(ctx, root, candidate, false)
+		found, lacks, err := probe(ctx, root, candidate, meshes, false)
 		switch {
 		case err != nil:
 			return Verdict{}, fmt.Errorf("testing backend %s: %w", candidate, err)
@@ -51,7 +51,7 @@ func Test(ctx context.Context, root string, asked config.Backend, earlier Verdic
 		if asked == Auto {
 			v.Choice = v.Chosen
 		}
-		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, true); err != nil {
+		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, meshes, true); err != nil {
 			return Verdict{}, fmt.Errorf("testing TPROXY with backend %s: %w", v.Chosen, err)
 		}
 		break
@@ -69,12 +69,14 @@ const (
 
 // probe returns which module or program a backend lacks, or "" if the backend works. It returns an
 // error if neither is certain.
-func probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found podnet.Probed, lacks string, err error) {
+func probe(
+	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool,
+) (found podnet.Probed, lacks string, err error) {
 	if err := checkRights(asked); err != nil {
 		return found, "", err
 	}
 	for range attempts {
-		found, err = podnet.Probe(ctx, root, asked, transparent)
+		found, err = podnet.Probe(ctx, root, asked, meshes, transparent)
 		if lackOf(err) == "" {
 			return found, "", err
 		}

@@ -41,7 +41,7 @@ func (o *options) testBackend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, backendTimeout)
 	defer cancel()
 	began := time.Now()
-	verdict, err := backend.Test(ctx, strings.TrimSuffix(o.Root, "/"), o.Entry.Asked, o.Backend)
+	verdict, err := backend.Test(ctx, strings.TrimSuffix(o.Root, "/"), o.Entry.Asked, o.Entry.Conf.Capture.Meshes, o.Backend)
 	if err != nil {
 		return fmt.Errorf("%w: the agent waits until the test succeeds", podnet.Explained(err))
 	}

@@ -201,7 +201,8 @@ func (p *preflight) kernel(ctx context.Context) {
 		p.note(report.KernelUntested, "run it as root", "the kernel was not tested: that needs root")
 		return
 	}
-	verdict, err := backend.Test(ctx, "", p.settings.Entry.Asked, backend.Verdict{})
+	entry := p.settings.Entry
+	verdict, err := backend.Test(ctx, "", entry.Asked, entry.Conf.Capture.Meshes, backend.Verdict{})
 	switch {
 	case err != nil:
 		p.note(report.KernelUntested, "run it on the node, as root", "the kernel was not tested (%v)", err)
@@ -212,7 +213,7 @@ func (p *preflight) kernel(ctx context.Context) {
 		}
 	default:
 		do := "load the kernel's netfilter modules"
-		if other, err := backend.Test(ctx, "", backend.Auto, backend.Verdict{}); err == nil && other.Chosen != "" {
+		if other, err := backend.Test(ctx, "", backend.Auto, entry.Conf.Capture.Meshes, backend.Verdict{}); err == nil && other.Chosen != "" {
 			do = fmt.Sprintf(`set {"backend": %q} in --netconf`, other.Chosen)
 		}
 		p.serious(report.BackendUnusable, do, "%s", verdict.Reason)

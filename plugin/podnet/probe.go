@@ -5,6 +5,7 @@ package podnet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -18,27 +19,32 @@ type Probed struct {
 	NoIPv6  error          // why pods with IPv6 can't be captured, or nil
 }
 
-// Probe checks that kernel and host support a backend, by applying rules with every expression to a
-// scratch namespace, except for translations and ranges of uids, which only some pods of Consul and Kuma
-// need. If transparent is set, it uses only the rules of TPROXY. The host's programs are
-// in the file system at root, or in this process's own if root is "".
-func Probe(ctx context.Context, root string, asked config.Backend, transparent bool) (found Probed, err error) {
+// Probe checks that kernel and host support a backend, by applying rules with every expression that a
+// mesh's pods can need, for one mesh after the other, to a scratch namespace. If transparent is set, it
+// uses only the rules of TPROXY. The host's programs are in the file system at root, or in this process's
+// own if root is "".
+func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
 		return found, err
 	}
 	found.Backend = backend.Name()
-	intent := fullIntent(transparent)
-	_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
-	if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 does not need IPv6, either
-		found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
+	for _, mesh := range meshes {
+		intent := fullIntent(mesh, transparent)
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
+		if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 does not need IPv6, either
+			found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
+			_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
+		}
+		if err != nil {
+			return found, fmt.Errorf("mesh %s: %w", mesh, err)
+		}
 	}
-	return found, err
+	return found, nil
 }
 
-// fullIntent returns an Intent that needs every expression.
-func fullIntent(transparent bool) capture.Intent {
+// fullIntent returns an Intent that needs every expression of a mesh's rules.
+func fullIntent(mesh config.MeshName, transparent bool) capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}
 	ranges := []netip.Prefix{
@@ -46,16 +52,20 @@ func fullIntent(transparent bool) capture.Intent {
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
 	return capture.Intent{
-		Mesh: config.Meshes()[0], // the rules of this mesh have nearly all expressions; see Probe
+		Mesh: mesh,
 		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
-		LoopbackCIDR:         netip.MustParsePrefix("127.0.0.0/8"),
-		InboundPorts:         capture.Everything[uint16](),
-		ExcludeInboundPorts:  capture.Ports(ports...),
+		LoopbackCIDR:        netip.MustParsePrefix("127.0.0.0/8"),
+		InboundPorts:        capture.Everything[uint16](),
+		ExcludeInboundPorts: capture.Ports(ports...), ExcludeInboundRanges: ranges,
 		IncludeOutboundPorts: ports, ExcludeOutboundPorts: capture.Ports(ports...),
 		OutboundRanges:        capture.Selection[netip.Prefix]{Only: ranges},
 		ExcludeOutboundRanges: ranges,
 		ExcludeInterfaces:     []string{"a", "b"}, RerouteInterfaces: []string{"c", "d"},
 		ExcludeOwnerGroups: ids,
+		Exempt:             []capture.Exempt{{Protocol: capture.TCP, Ports: capture.Ports(ports...), UIDs: &capture.IDRange{First: 1, Last: 2}, Ranges: ranges}},
+		Translations: []capture.Translation{
+			{To: netip.MustParseAddrPort("127.0.0.1:1")}, {To: netip.MustParseAddrPort("[::1]:1")},
+		},
 	}
 }

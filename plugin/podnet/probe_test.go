@@ -18,13 +18,16 @@ import (
 func TestProbeHasEveryExpression(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(30, 4))
-	known := map[bool]map[string]bool{false: kinds(capture.Rules(fullIntent(false))), true: kinds(capture.Rules(fullIntent(true)))}
-	for i := range 5000 {
-		intent := randomIntent(random)
-		intent.Mesh = config.Meshes()[i%len(config.Meshes())]
-		for kind := range kinds(capture.Rules(intent)) {
-			if !known[intent.Transparent][kind] && !known[false][kind] {
-				t.Fatalf("Probe has no %s, which this Intent needs: %+v", kind, intent)
+	for _, mesh := range config.Meshes() {
+		known := map[bool]map[string]bool{false: kinds(capture.Rules(fullIntent(mesh, false))), true: kinds(capture.Rules(fullIntent(mesh, true)))}
+		for range 2000 {
+			intent := randomIntent(random)
+			intent.Mesh = mesh
+			for kind := range kinds(capture.Rules(intent)) {
+				if !known[intent.Transparent][kind] && !known[false][kind] {
+					t.Errorf("Probe has no %s for %s, which this Intent needs: %+v", kind, mesh, intent)
+					known[false][kind] = true
+				}
 			}
 		}
 	}
@@ -55,7 +58,10 @@ func kinds(rs capture.Ruleset) map[string]bool {
 					kind += " of " + string(rule.Match.OnlyFamily())
 				}
 				found[kind] = true
-				if field.Kind() == reflect.Struct && field.FieldByName("Values").Len() > 1 {
+				if field.Kind() != reflect.Struct {
+					continue
+				}
+				if values := field.FieldByName("Values"); values.IsValid() && values.Len() > 1 {
 					found[kind+", in a set"] = true
 				}
 			}
@@ -91,6 +97,21 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		}
 		return ranges
 	}
+	exempt := func() (list []capture.Exempt) {
+		for range random.IntN(3) {
+			first := uint32(random.IntN(3))
+			list = append(list, capture.Exempt{
+				Protocol: capture.TCP, Ports: capture.Ports(ports()...), UIDs: &capture.IDRange{First: first, Last: first + uint32(random.IntN(2))}, Ranges: ranges(),
+			})
+		}
+		return list
+	}
+	translations := func() (list []capture.Translation) {
+		for _, to := range []string{"127.0.0.1:8600", "[::1]:8600"}[:random.IntN(3)] {
+			list = append(list, capture.Translation{To: netip.MustParseAddrPort(to)})
+		}
+		return list
+	}
 	intent := capture.Intent{
 		IPv6:        []capture.Treatment{capture.Ignored, capture.Captured, capture.Refused}[random.IntN(3)],
 		Transparent: coin(), CaptureDNS: coin(), DropInvalid: coin(), CaptureLoopback: coin(),
@@ -100,6 +121,7 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		IncludeOutboundPorts: ports(), ExcludeOutboundPorts: capture.Ports(ports()...),
 		OutboundRanges: capture.Selection[netip.Prefix]{Only: ranges()}, ExcludeOutboundRanges: ranges(),
 		ExcludeInterfaces: names(), RerouteInterfaces: names(), OwnerGroups: ids(), ExcludeOwnerGroups: ids(), ExcludeInboundRanges: ranges(),
+		Exempt: exempt(), Translations: translations(),
 	}
 	if coin() {
 		intent.InboundPorts = capture.Everything[uint16]()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,14 @@ func newNode(trial kernels.Trial) (node, error) {
 func (n node) meshed() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = "shop", "web", uid
+	if n.trial.Mesh == config.Consul {
+		pod.Annotations = map[string]string{
+			"consul.hashicorp.com/transparent-proxy-status": "enabled", "consul.hashicorp.com/dual-stack": "true",
+			"consul.hashicorp.com/redirect-traffic-config": `{"ConsulDNSPort": 8600, "ProxyUserID": "5995", "ProxyInboundPort": 20000}`,
+		}
+		pod.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: "consul-dataplane"}}
+		return pod
+	}
 	pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": n.trial.Mode}
 	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
 	sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}, {Name: "ISTIO_DUAL_STACK", Value: fmt.Sprint(!n.trial.OnlyIPv4)}}
@@ -65,12 +74,14 @@ func (n node) meshed() *corev1.Pod {
 	return pod
 }
 
+func (n node) mesh() config.MeshName { return cmp.Or(n.trial.Mesh, config.Istio) }
+
 // choose has the kernel choose the backend, if the trial leaves that to it.
 func (n *node) choose() (attempt kernels.Attempt, err error) {
 	if n.trial.Backend != string(backend.Auto) {
 		return attempt, nil
 	}
-	if attempt.Verdict, err = backend.Test(context.Background(), "", backend.Auto, backend.Verdict{}); err != nil {
+	if attempt.Verdict, err = backend.Test(context.Background(), "", backend.Auto, []config.MeshName{n.mesh()}, backend.Verdict{}); err != nil {
 		return attempt, err
 	}
 	n.backend = attempt.Verdict.Chosen
@@ -125,8 +136,8 @@ func newPod() (pod, peer *lab.Host, err error) {
 // call executes the plugin as a runtime does, and returns its error.
 func (n node) call(verb, pod string, host *lab.Host) string {
 	return n.callPlugin("capture-cni", fmt.Sprintf(
-		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "prevResult": {"cniVersion": "1.0.0"}}`,
-		n.kubeconfig, n.backend), verb, pod, host)
+		`{"cniVersion": "1.0.0", "name": "test", "type": "capture-cni", "agentSocket": "", "kubeconfig": %q, "backend": %q, "meshes": [%q], "prevResult": {"cniVersion": "1.0.0"}}`,
+		n.kubeconfig, n.backend, n.mesh()), verb, pod, host)
 }
 
 // callPlugin does so with any plugin.
