@@ -23,7 +23,7 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 			break // the following containers start after the proxy
 		}
 		hasProxyID := c.UID.Number == int64(in.ProxyUID) || in.ProxyGID != 0 && c.GID.Number == int64(in.ProxyGID)
-		if !slices.Contains(own, c.Name) && !hasProxyID {
+		if !slices.Contains(own, c.Name) && !hasProxyID && !in.exemptsAll(c) {
 			until, remedy := "", fmt.Sprintf("make %s a native sidecar before it", d.proxy.Name)
 			if d.proxy.Init && d.proxy.KeepsRunning {
 				remedy = fmt.Sprintf("move %s before it", d.proxy.Name)
@@ -38,6 +38,16 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 		}
 	}
 	d.warnings = append(d.warnings, config.Few(lines, "init containers start before the proxy")...)
+}
+
+// exemptsAll reports whether nothing is captured that a container with a known uid sends.
+func (in *Intent) exemptsAll(c Container) bool {
+	exempt := func(protocol Protocol) bool {
+		return slices.ContainsFunc(in.Exempt, func(e Exempt) bool {
+			return e.Protocol == protocol && e.UIDs != nil && e.UIDs.Contains(uint32(c.UID.Number)) && len(e.Ports)+len(e.Ranges) == 0
+		})
+	}
+	return c.UID.Number != 0 && exempt(TCP) && (exempt(UDP) || !in.CaptureDNS)
 }
 
 func capturesOutbound(in *Intent) bool {

@@ -96,6 +96,33 @@ func TestEarlyContainersAdvice(t *testing.T) {
 	}
 }
 
+// TestEarlyExempt expects no warning of an init container that starts before the proxy if nothing that
+// its user sends is captured.
+func TestEarlyExempt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pod  Pod
+		uid  int64
+		warn bool
+	}{
+		{consulPod(`,"ExcludeUIDs":["5996","7"]`), 7, false},
+		{consulPod(`,"ExcludeUIDs":["5996","7"]`), 8, true},
+		{consulPod(`,"ExcludeUIDs":["0"]`), 0, true}, // the image may set another uid
+		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['5-7']}, dns: {enabled: true, captureAll: true}}"), 7, false},
+		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['tcp::7']}, dns: {enabled: true, captureAll: true}}"), 7, true},
+		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['udp::7']}}"), 7, true},
+		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['tcp::7']}}"), 7, false},
+		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['*:80:7'], excludePortsForIPs: [10.0.0.0/8]}}"), 7, true},
+		{kumaPod("redirect: {outbound: {enabled: false}}"), 7, false},
+	} {
+		tt.pod.Containers = slices.Insert(tt.pod.Containers, 1, Container{Name: "fetch", Init: true, UID: ID{Number: tt.uid}})
+		_, warnings, err := decide(tt.pod, withLinkerd(), only4)
+		if warned := strings.Contains(fmt.Sprint(warnings), "init container fetch starts before "); err != nil || warned != tt.warn || len(warnings) > 1 {
+			t.Errorf("uid %d, %v: warned %v: %q, %v", tt.uid, tt.pod.Annotations, warned, warnings, err)
+		}
+	}
+}
+
 // TestMisspelt warns of keys that look like one that decides, and names that one. The
 // other keys of a mesh are its own affair.
 func TestMisspelt(t *testing.T) {
