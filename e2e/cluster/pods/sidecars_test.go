@@ -30,22 +30,65 @@ func sidecarOf(pod *corev1.Pod, name string, uid int64, native bool) *corev1.Con
 	return &pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
 }
 
+// initOf adds an init container of this name and uid.
+func initOf(pod *corev1.Pod, name string, uid int64, args ...string) *corev1.Container {
+	container := *pod.Spec.Containers[0].DeepCopy()
+	container.Name, container.Args, container.SecurityContext.RunAsUser = name, args, &uid
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+	return &pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
+}
+
+// validated adds a stand-in for a mesh's validator.
+func validated(pod *corev1.Pod, name string, uid int64, direction string) {
+	initOf(pod, name, uid, "validate", direction, "--family=both").Image = "test.local/capture-cni/capture-cni:v1"
+}
+
 // linkerdPod is one as Linkerd's injector makes it in CNI mode, with stand-ins for the
 // proxy, at the ports of that, and for its validator.
 func linkerdPod(name, node string, native bool) *corev1.Pod {
 	pod := suite.Server(name, node)
 	pod.Annotations["linkerd.io/proxy-version"] = "edge-26.8.1"
 	pod.Annotations["config.linkerd.io/skip-inbound-ports"] = "9000-9010"
-	validator := *pod.Spec.Containers[0].DeepCopy()
-	validator.Name, validator.Image, validator.Args = "linkerd-network-validator", "test.local/capture-cni/capture-cni:v1", []string{"validate", "outbound", "--family=both"}
-	validator.SecurityContext.RunAsUser = new(int64(65534))
-	pod.Spec.InitContainers = append(pod.Spec.InitContainers, validator)
+	validated(pod, "linkerd-network-validator", 65534, "outbound")
 	proxy := sidecarOf(pod, "linkerd-proxy", 2102, native)
 	proxy.Env = append(proxy.Env,
 		corev1.EnvVar{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "[::]:15006"},
 		corev1.EnvVar{Name: "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS", Value: "127.0.0.1:15001,[::1]:15001"},
 		corev1.EnvVar{Name: "LINKERD2_PROXY_CONTROL_LISTEN_ADDR", Value: "[::]:4190"},
 		corev1.EnvVar{Name: "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", Value: "[::]:4191"})
+	return pod
+}
+
+// consulPod is one as Consul's injector makes it in CNI mode: it has no validator, and its init
+// container runs as an exempt user.
+func consulPod(name, node string, native bool) *corev1.Pod {
+	pod := suite.Server(name, node)
+	for key, value := range map[string]string{
+		"connect-inject-status": "injected", "mesh-inject-status": "injected", "transparent-proxy-status": "enabled", "dual-stack": "true",
+		"redirect-traffic-config": `{"ConsulDNSIP":"::1","ConsulDNSPort":8600,"ProxyUserID":"5995","ProxyInboundPort":15006,"ProxyOutboundPort":15001,` +
+			`"ExcludeInboundPorts":["9000:9010"],"ExcludeOutboundPorts":null,"ExcludeOutboundCIDRs":null,"ExcludeUIDs":["5996"],"NetNS":"","IptablesProvider":null}`,
+	} {
+		pod.Annotations["consul.hashicorp.com/"+key] = value
+	}
+	initOf(pod, "consul-connect-inject-init", 5996, "status")
+	sidecarOf(pod, "consul-dataplane", 5995, native)
+	return pod
+}
+
+// kumaPod is one as the injector of Kuma 3 makes it in CNI mode. Its proxy has an address of its own.
+func kumaPod(name, node string, native bool) *corev1.Pod {
+	pod := suite.Server(name, node)
+	pod.Annotations["kuma.io/sidecar-injected"] = "true"
+	pod.Annotations["traffic.kuma.io/transparent-proxy-config"] = `cniMode: true
+ipFamilyMode: dualstack
+kumaDPUser: "5678"
+redirect:
+  dns: {enabled: true, captureAll: true, port: 15053}
+  inbound: {enabled: true, port: 15006, excludePorts: [9000, 9005]}
+  outbound: {enabled: true, port: 15001}
+`
+	validated(pod, "kuma-validation", 5678, "inbound")
+	sidecarOf(pod, "kuma-sidecar", 5678, native).Args = []string{"proxy", "sidecar"}
 	return pod
 }
 
@@ -59,30 +102,31 @@ func ownPod(name, node string, native bool) *corev1.Pod {
 	return pod
 }
 
-// TestOtherSidecars runs pods of Linkerd's form, and with keys of our own, without a
-// capability: the connections between all of them go through both proxies, in both families;
-// guard and explain know them. A pod with two proxies, or a wrong key, does not start.
+// TestOtherSidecars runs pods of the form of Linkerd, Consul and Kuma, and with keys of our own,
+// without a capability: the connections between pods of each two of them go through both proxies, in
+// both families; guard and explain know them. A pod with two proxies, or a wrong key, does not start.
 func TestOtherSidecars(t *testing.T) {
 	c.InstallChart(t, everyMesh, suite.ShortLookup)
 	n := c.NewNamespace(t, suite.Restricted)
 	first, second := c.Nodes[0].Name, c.Nodes[1].Name
-	pods := []*corev1.Pod{linkerdPod("linkerd-native", first, true), linkerdPod("linkerd-classic", second, false), ownPod("own-native", second, true), ownPod("own-classic", first, false)}
+	pods := []*corev1.Pod{
+		linkerdPod("linkerd-native", first, true), consulPod("consul-native", second, true), kumaPod("kuma-native", first, true), ownPod("own-native", second, true),
+		linkerdPod("linkerd-classic", second, false), consulPod("consul-classic", first, false), kumaPod("kuma-classic", second, false), ownPod("own-classic", first, false),
+	}
 	for _, pod := range pods {
 		n.Expose(t, pod.Name)
 	}
 	n.Run(t, pods...)
-	for _, from := range pods {
+	for i, from := range pods {
 		n.ExpectCaptured(t, from.Name)
-		for _, to := range pods {
-			if from != to {
-				n.ExpectBothProxies(t, from.Name, to.Name)
-			}
+		for next := 1; next <= 4; next++ { // a pod of each mesh
+			n.ExpectBothProxies(t, from.Name, pods[(i+next)%len(pods)].Name)
 		}
 	}
 	for _, node := range c.Nodes[:2] {
 		lab.Eventually(t, func() error {
 			_, metrics, err := suite.AskGuard(t.Context(), node, "/metrics")
-			for _, mesh := range []string{"linkerd", "capture-cni"} {
+			for _, mesh := range []string{"linkerd", "consul", "kuma", "capture-cni"} {
 				if line := fmt.Sprintf("capture_cni_pods{mesh=%q,state=\"captured\"} 1\n", mesh); err == nil && !strings.Contains(metrics, line) {
 					err = fmt.Errorf("the guard of %s does not say %q", node.Name, line)
 				}
@@ -91,7 +135,10 @@ func TestOtherSidecars(t *testing.T) {
 		})
 	}
 	plugin := c.BuildPlugin(t)
-	for name, key := range map[string]string{"linkerd-native": "config.linkerd.io/skip-inbound-ports", "own-classic": "capture-cni.io/proxy"} {
+	for name, key := range map[string]string{
+		"linkerd-native": "config.linkerd.io/skip-inbound-ports", "own-classic": "capture-cni.io/proxy",
+		"consul-native": "consul.hashicorp.com/redirect-traffic-config", "kuma-classic": "traffic.kuma.io/transparent-proxy-config",
+	} {
 		if out, status := plugin.Output(t, "explain", n.Name+"/"+name); status != 0 || !strings.Contains(out, ": captured") || !strings.Contains(out, "asked for    "+key) {
 			t.Errorf("explain: exit status %d\n%s", status, out)
 		}
@@ -105,8 +152,14 @@ func TestOtherSidecars(t *testing.T) {
 	both.Annotations["capture-cni.io/proxy"] = "linkerd-proxy"
 	wrong := ownPod("wrong", first, true)
 	wrong.Annotations["capture-cni.io/outbound-prot"] = "15001"
-	n.Create(t, both, wrong)
-	for name, reason := range map[string]string{"both": "keys of linkerd and of capture-cni", "wrong": "there is no such key"} {
+	consul, kuma := consulPod("wrong-consul", first, true), kumaPod("wrong-kuma", first, true)
+	consul.Annotations["consul.hashicorp.com/dual-stack"] = "yes"
+	delete(kuma.Annotations, "traffic.kuma.io/transparent-proxy-config")
+	n.Create(t, both, wrong, consul, kuma)
+	for name, reason := range map[string]string{
+		"both": "keys of linkerd and of capture-cni", "wrong": "there is no such key",
+		"wrong-consul": "expected true or false", "wrong-kuma": "transparent-proxy-config: it is absent",
+	} {
 		lab.Eventually(t, func() error { return n.CheckRefused(t, name, reason) })
 	}
 }
