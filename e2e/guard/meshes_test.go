@@ -46,29 +46,48 @@ func TestOtherMeshes(t *testing.T) {
 	}
 }
 
-// TestConsulPods has a pod of Consul's, whose rules translate queries: its drift is repaired.
-func TestConsulPods(t *testing.T) {
+// TestConsulAndKumaPods has pods whose rules depend on one annotation: their drift is repaired.
+func TestConsulAndKumaPods(t *testing.T) {
 	t.Parallel()
-	n := newNode()
-	p := n.run(t, "web")
-	sandbox := n.sandboxes["web"]
-	sandbox.Annotations = map[string]string{
-		"consul.hashicorp.com/transparent-proxy-status": "complete",
-		"consul.hashicorp.com/redirect-traffic-config":  `{"ProxyUserID": "5995", "ProxyInboundPort": 20000, "ConsulDNSPort": 8600, "ExcludeUIDs": ["5996"]}`,
-	}
-	n.sandboxes["web"], n.pods["web"] = sandbox, meshed(sandbox)
-	n.pods["web"].Spec.Containers[1] = corev1.Container{Name: "consul-dataplane", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(5995))}}
-	n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["consul"],`, 1)
-	g := n.newGuard(t, options{})
-	g.finds(t, report.Captured)
-	p.execute(t, "nft", "flush", "chain", "inet", "capture-cni", "nat_ISTIO_OUTPUT")
-	g.round(t)
-	g.finds(t, report.Captured)
-	if rules := p.list(t); !strings.Contains(rules, "dnat ip to 127.0.0.1:8600") || !strings.Contains(rules, "skuid 5996") {
-		t.Errorf("the rules are not Consul's:\n%s", rules)
-	}
-	if out := g.explain(t, "web"); !strings.Contains(out, "consul.hashicorp.com/redirect-traffic-config: ") {
-		t.Errorf("the explanation lacks the configuration:\n%s", out)
+	for mesh, tt := range map[string]struct {
+		mark, key, value, proxy string
+		uid                     int64
+		rules                   []string
+	}{
+		"consul": {
+			"consul.hashicorp.com/transparent-proxy-status", "consul.hashicorp.com/redirect-traffic-config",
+			`{"ProxyUserID": "5995", "ProxyInboundPort": 20000, "ConsulDNSPort": 8600, "ExcludeUIDs": ["5996"]}`,
+			"consul-dataplane", 5995,
+			[]string{"dnat ip to 127.0.0.1:8600", "skuid 5996"},
+		},
+		"kuma": {
+			"kuma.io/sidecar-injected", "traffic.kuma.io/transparent-proxy-config",
+			"redirect: {dns: {enabled: true, captureAll: true}, outbound: {excludePortsForUIDs: ['1000650000-1000659999']}}",
+			"kuma-sidecar", 5678,
+			[]string{"redirect to :15053", "skuid 1000650000-1000659999"},
+		},
+	} {
+		n := newNode()
+		p := n.run(t, mesh)
+		sandbox := n.sandboxes[mesh]
+		sandbox.Annotations = map[string]string{tt.mark: "true", tt.key: tt.value}
+		n.sandboxes[mesh], n.pods[mesh] = sandbox, meshed(sandbox)
+		n.pods[mesh].Spec.Containers[1] = corev1.Container{Name: tt.proxy, SecurityContext: &corev1.SecurityContext{RunAsUser: &tt.uid}}
+		n.netConf = strings.Replace(n.netConf, "{", `{"meshes": ["`+mesh+`"],`, 1)
+		g := n.newGuard(t, options{})
+		g.finds(t, report.Captured)
+		p.execute(t, "nft", "flush", "chain", "inet", "capture-cni", "nat_ISTIO_OUTPUT")
+		g.round(t)
+		g.finds(t, report.Captured)
+		rules := p.list(t)
+		for _, want := range tt.rules {
+			if !strings.Contains(rules, want) {
+				t.Errorf("the rules of %s lack %q:\n%s", mesh, want, rules)
+			}
+		}
+		if out := g.explain(t, mesh); !strings.Contains(out, tt.key+": ") {
+			t.Errorf("the explanation lacks the configuration of %s:\n%s", mesh, out)
+		}
 	}
 }
 

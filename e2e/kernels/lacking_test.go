@@ -42,13 +42,19 @@ func TestLacking(t *testing.T) {
 			name: "translations of Consul",
 			trials: []Trial{
 				{Mesh: config.Consul, Backend: "iptables-legacy", Blocked: []string{"xt_nat", "nf_tables"}},
-				{Mesh: config.Consul, Backend: "iptables-nft", Blocked: []string{"xt_nat"}},
 				{Mesh: config.Consul, Backend: "nftables", Blocked: []string{"nft_nat"}},
-				{Mesh: config.Consul, Backend: "auto", Blocked: []string{"nft_nat"}},
+			},
+			expect: []func(*testing.T, []Attempt){named("xt_nat"), named("nft_nat")},
+		},
+		{
+			name: "auto without nft_nat",
+			trials: []Trial{
 				{Backend: "auto", Mode: "REDIRECT", Blocked: []string{"nft_nat"}},
+				{Mesh: config.Consul, Backend: "iptables-nft", Blocked: []string{"xt_nat"}},
+				{Mesh: config.Consul, Backend: "auto", Blocked: []string{"nft_nat"}},
 			},
 			expect: []func(*testing.T, []Attempt){
-				named("xt_nat"), named("xt_nat"), named("nft_nat"), chose("iptables-legacy", "nft_nat", "", "nft_nat"), chose("nftables", "", "", "nft_nat"),
+				chose("nftables", "", "", "nft_nat"), named("xt_nat"), chose("iptables-legacy", "nft_nat", "", "nft_nat"),
 			},
 		},
 		{

@@ -120,7 +120,8 @@ var podCodes = []Meaning{
 	},
 	{
 		NotInjected, "No injector changed the pod.", "The namespace does not enable injection.",
-		"enable injection for the namespace (istio-injection=enabled, istio.io/rev or linkerd.io/inject=enabled), and restart the pod",
+		"enable injection (istio-injection=enabled, istio.io/rev, linkerd.io/inject=enabled, kuma.io/sidecar-injection=enabled, " +
+			"consul.hashicorp.com/connect-inject=true), and restart the pod",
 	},
 	{
 		HostNetwork, "The node's network is never captured.", "The pod sets hostNetwork.",

@@ -39,6 +39,7 @@ func TestGoldenTraces(t *testing.T) {
 		"uncaptured-range":      {"ip-range", outbound("", "198.51.100.1:443", "eth0", anApp)},
 		"uncaptured-ipv6":       {"dual-stack-uncaptured", outbound("", "[2001:db8::1]:443", "eth0", anApp)},
 		"uncaptured-udp":        {"defaults", packetOver(capture.UDP, outbound("", "198.51.100.1:443", "eth0", anApp))},
+		"skipped-port":          {"linkerd-skips", outbound("", "198.51.100.1:4500", "eth0", anApp)},
 		"of-the-proxy":          {"defaults", outbound("", "198.51.100.1:443", "eth0", aProxy)},
 		"proxy-to-its-own-pod":  {"defaults", outbound("192.0.2.1:0", "192.0.2.1:8080", "lo", aProxy)},
 		"dns":                   {"dns", packetOver(capture.UDP, outbound("192.0.2.1:50000", "198.51.100.1:53", "eth0", anApp))},

@@ -3,6 +3,7 @@
 package iptables
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,15 +19,18 @@ func nameMissing(program, stderr string, err error) error {
 	return err
 }
 
-// missingModules reads missing modules from the output of iptables. iptables-nft needs nft_compat for all
-// extensions. Each legacy table is a module of its family.
+// missingModules reads missing modules from the output of iptables. Most extensions are a module of their
+// name. iptables-nft needs nft_compat for all extensions. Each legacy table is a module of its family.
 func missingModules(program, stderr string) (modules []string) {
 	family, _, _ := strings.Cut(program, "tables")
+	named := map[string]string{
+		"DNAT": "xt_nat", "MARK": "xt_mark", "CONNMARK": "xt_connmark", "REJECT": family + "t_REJECT", "tcp": "xt_tcpudp", "udp": "xt_tcpudp",
+	}
 	// The expression is compiled here, because most calls of the plugin do not need it.
 	extension := regexp.MustCompile(`Extension (\w+) (?:revision \d+ )?(?:is )?not supported, missing kernel module`)
 	table := regexp.MustCompile("initialize (?:\\w+ )?table [`'](\\w+)'(.*)")
 	for _, match := range extension.FindAllStringSubmatch(stderr, -1) {
-		modules = append(modules, moduleOf(family, match[1]))
+		modules = append(modules, cmp.Or(named[match[1]], "xt_"+match[1]))
 	}
 	if len(modules) > 0 && strings.Contains(stderr, "(nf_tables)") {
 		modules = append(modules, "nft_compat")
@@ -41,20 +45,4 @@ func missingModules(program, stderr string) (modules []string) {
 	}
 	slices.Sort(modules)
 	return slices.Compact(modules)
-}
-
-// moduleOf returns the module with an extension, as modprobe knows it. Most modules have the name of
-// their one extension.
-func moduleOf(family, extension string) string {
-	switch extension {
-	case "DNAT":
-		return "xt_nat"
-	case "MARK", "CONNMARK":
-		return "xt_" + strings.ToLower(extension)
-	case "REJECT":
-		return family + "t_REJECT"
-	case "tcp", "udp":
-		return "xt_tcpudp"
-	}
-	return "xt_" + extension
 }

@@ -28,6 +28,12 @@ func TestModulesNamedByIPTables(t *testing.T) {
 			"Warning: Extension owner revision 0 not supported, missing kernel module?\niptables-restore v1.8.9 (legacy): Couldn't load match `owner'\n",
 			[]string{"xt_owner"},
 		},
+		{
+			"ip6tables-legacy-restore",
+			"Warning: Extension DNAT revision 0 not supported, missing kernel module?\nWarning: Extension REJECT revision 0 not supported, missing kernel module?\n" +
+				"Warning: Extension CONNMARK revision 0 not supported, missing kernel module?\nWarning: Extension tcp revision 0 not supported, missing kernel module?\n",
+			[]string{"ip6t_REJECT", "xt_connmark", "xt_nat", "xt_tcpudp"},
+		},
 		{"ip6tables-legacy-restore", "ip6tables-restore v1.8.9 (legacy): ip6tables-restore: unable to initialize table 'raw'\n\nError occurred at line: 1\n", []string{"ip6table_raw"}},
 		{"iptables-legacy", "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to insmod?)\n", []string{"iptable_nat"}},
 		{"ip6tables", "ip6tables: Failed to initialize nft: Protocol not supported\n", []string{"nfnetlink"}},
