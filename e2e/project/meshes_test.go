@@ -47,18 +47,18 @@ func TestEveryMesh(t *testing.T) {
 		}
 		for _, test := range []string{"e2e/protocol/meshes_test.go", "e2e/search/world_test.go"} {
 			if mesh != config.Istio {
-				expect(test, read(t, test), domain+"/")
+				expect(test, read(t, test), `"`+domain+"/")
 			}
 		}
 		if mesh == config.OwnKeys { // there is neither an injector nor another plugin
-			expect("the test on a cluster", read(t, "e2e/cluster/pods/sidecars_test.go"), domain+"/")
+			expect("the test on a cluster", read(t, "e2e/cluster/pods/sidecars_test.go"), `"`+domain+"/")
 			continue
 		}
 		if plugin := string(mesh) + "-cni"; plugin != report.IstioCNI {
-			expect("the tests of the guard", read(t, "e2e/guard/meshes_test.go"), domain+"/")
-			expect("the test on a cluster", read(t, "e2e/cluster/pods/sidecars_test.go"), domain+"/")
+			expect("the tests of the guard", read(t, "e2e/guard/meshes_test.go"), `"`+domain+"/")
+			expect("the test on a cluster", read(t, "e2e/cluster/pods/sidecars_test.go"), `"`+domain+"/")
 			expect("the list of other plugins", strings.Join(report.MeshPlugins(), " "), plugin)
-			expect("the precheck", read(t, "deploy/precheck/daemonsets.go"), plugin)
+			expect("the precheck", read(t, "deploy/precheck/daemonsets.go"), `"`+plugin+`"`)
 			expect("the precheck", read(t, "deploy/precheck/meshes.go"), `"`+strings.ToUpper(plugin[:1])+plugin[1:len(plugin)-len("-cni")]+`", "migrate-`)
 		}
 		expect("the advice for a pod that is not injected", report.NotInjected.Advice(), strings.TrimPrefix(domain, "sidecar."))
