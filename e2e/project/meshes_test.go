@@ -59,7 +59,8 @@ func TestEveryMesh(t *testing.T) {
 			expect("the test on a cluster", read(t, "e2e/cluster/pods/sidecars_test.go"), `"`+domain+"/")
 			expect("the list of other plugins", strings.Join(report.MeshPlugins(), " "), plugin)
 			expect("the precheck", read(t, "deploy/precheck/daemonsets.go"), `"`+plugin+`"`)
-			expect("the precheck", read(t, "deploy/precheck/meshes.go"), `"`+strings.ToUpper(plugin[:1])+plugin[1:len(plugin)-len("-cni")]+`", "migrate-`)
+			title := strings.ToUpper(string(mesh[:1])) + string(mesh[1:])
+			expect("the precheck", read(t, "deploy/precheck/meshes.go"), `"`+title+`", "migrate-`)
 		}
 		expect("the advice for a pod that is not injected", report.NotInjected.Advice(), strings.TrimPrefix(domain, "sidecar."))
 		if !slices.ContainsFunc(guides, func(guide string) bool { return strings.Contains(filepath.Base(guide), string(mesh)) }) {

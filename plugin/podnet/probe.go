@@ -63,7 +63,9 @@ func fullIntent(mesh config.MeshName, transparent bool) capture.Intent {
 		ExcludeOutboundRanges: ranges,
 		ExcludeInterfaces:     []string{"a", "b"}, RerouteInterfaces: []string{"c", "d"},
 		ExcludeOwnerGroups: ids,
-		Exempt:             []capture.Exempt{{Protocol: capture.TCP, Ports: capture.Ports(ports...), UIDs: &capture.IDRange{First: 1, Last: 2}, Ranges: ranges}},
+		Exempt: []capture.Exempt{{
+			Protocol: capture.TCP, Ports: capture.Ports(ports...), Ranges: ranges, UIDs: &capture.IDRange{First: 1, Last: 2},
+		}},
 		Translations: []capture.Translation{
 			{To: netip.MustParseAddrPort("127.0.0.1:1")}, {To: netip.MustParseAddrPort("[::1]:1")},
 		},

@@ -19,7 +19,10 @@ func TestProbeHasEveryExpression(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(30, 4))
 	for _, mesh := range config.Meshes() {
-		known := map[bool]map[string]bool{false: kinds(capture.Rules(fullIntent(mesh, false))), true: kinds(capture.Rules(fullIntent(mesh, true)))}
+		known := map[bool]map[string]bool{}
+		for _, transparent := range []bool{false, true} {
+			known[transparent] = kinds(capture.Rules(fullIntent(mesh, transparent)))
+		}
 		for range 2000 {
 			intent := randomIntent(random)
 			intent.Mesh = mesh
@@ -101,7 +104,8 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		for range random.IntN(3) {
 			first := uint32(random.IntN(3))
 			list = append(list, capture.Exempt{
-				Protocol: capture.TCP, Ports: capture.Ports(ports()...), UIDs: &capture.IDRange{First: first, Last: first + uint32(random.IntN(2))}, Ranges: ranges(),
+				Protocol: capture.TCP, Ports: capture.Ports(ports()...), Ranges: ranges(),
+				UIDs: &capture.IDRange{First: first, Last: first + uint32(random.IntN(2))},
 			})
 		}
 		return list
