@@ -117,12 +117,34 @@ func (h *Host) Close() error {
 	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path), os.Remove(h.owner()))
 }
 
-// Do runs f on a thread inside the namespace.
-func (h *Host) Do(f func() error) error {
+// Do runs f on the calling goroutine's thread, inside the namespace.
+func (h *Host) Do(f func() error) (err error) {
 	if h.NetNS == nil {
 		return f()
 	}
-	return h.NetNS.Do(func(ns.NetNS) error { return f() })
+	if unix.Gettid() == os.Getpid() {
+		done := make(chan error)
+		go func() { done <- h.Do(f) }()
+		return <-done
+	}
+	runtime.LockOSThread()
+	before, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer func() { _ = unix.Close(before) }()
+		err = unix.Setns(int(h.NetNS.Fd()), unix.CLONE_NEWNET)
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("entering %s: %w", h.Path(), err)
+	}
+	defer func() {
+		if left := unix.Setns(before, unix.CLONE_NEWNET); left != nil {
+			err = errors.Join(err, fmt.Errorf("leaving %s: %w", h.Path(), left))
+			return // locked, the thread ends with the goroutine
+		}
+		runtime.UnlockOSThread()
+	}()
+	return f()
 }
 
 // Interface is one end of a link.

@@ -127,11 +127,16 @@ func answerPackets(conn *net.UDPConn, name string) {
 		if err != nil {
 			return
 		}
-		if length == len(control) {
-			clear(control[unix.CmsgLen(net.IPv6len):]) // the route decides on the interface
-		}
+		byRoute(control, length)
 		reply, _ := json.Marshal(Answer{Server: name, Client: from})
 		_, _, _ = conn.WriteMsgUDPAddrPort(reply, control[:length], from)
+	}
+}
+
+// byRoute has the route decide on the interface of an answer.
+func byRoute(control []byte, length int) {
+	if length == len(control) {
+		clear(control[unix.CmsgLen(net.IPv6len):])
 	}
 }
 
@@ -148,31 +153,32 @@ func receiveDestinations(conn *net.UDPConn) error {
 }
 
 // OriginalDst returns a redirected connection's original destination, from conntrack.
-func OriginalDst(conn *net.TCPConn) (netip.AddrPort, error) {
+func OriginalDst(conn *net.TCPConn) (to netip.AddrPort, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return netip.AddrPort{}, err
+		return to, err
 	}
+	controlErr := raw.Control(func(fd uintptr) {
+		to, err = originalDst(int(fd), conn.LocalAddr().(*net.TCPAddr).IP.To4() != nil)
+	})
+	return to, errors.Join(controlErr, err)
+}
+
+func originalDst(fd int, byIPv4 bool) (netip.AddrPort, error) {
 	const soOriginalDst = 80 // the same for both families (SO_ORIGINAL_DST, IP6T_SO_ORIGINAL_DST)
 	level := unix.IPPROTO_IPV6
-	if conn.LocalAddr().(*net.TCPAddr).IP.To4() != nil {
+	if byIPv4 {
 		level = unix.IPPROTO_IP
 	}
 	var address unix.RawSockaddrInet6 // large enough for both
 	size := uint32(unsafe.Sizeof(address))
-	var errno unix.Errno
-	controlErr := raw.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), soOriginalDst,
-			uintptr(unsafe.Pointer(&address)), uintptr(unsafe.Pointer(&size)), 0)
-	})
-	if controlErr != nil {
-		return netip.AddrPort{}, controlErr
-	}
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), soOriginalDst,
+		uintptr(unsafe.Pointer(&address)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
 		return netip.AddrPort{}, errno
 	}
 	port := address.Port>>8 | address.Port<<8
-	if level == unix.IPPROTO_IP {
+	if byIPv4 {
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&address))
 		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port), nil
 	}

@@ -44,7 +44,7 @@ func (r Reply) Refused() bool { return errors.Is(r.Err, unix.ECONNREFUSED) }
 func (h *Host) AskAll(connections []Connection) (replies []Reply, err error) {
 	err = h.Do(func() error {
 		for _, c := range connections {
-			reply, err := c.ask()
+			reply, err := c.ask(nil)
 			if err != nil {
 				return fmt.Errorf("connecting as %+v: %w", c, err)
 			}
@@ -55,9 +55,14 @@ func (h *Host) AskAll(connections []Connection) (replies []Reply, err error) {
 	return replies, err
 }
 
-// ask returns an error only for a connection that could not be tried.
-func (c Connection) ask() (reply Reply, err error) {
-	var fd int
+// ask returns an error only for a connection that could not be tried. Servers may be nil, if others answer.
+func (c Connection) ask(servers *Servers) (reply Reply, err error) {
+	fd, accepted := -1, -1
+	defer func() {
+		if accepted >= 0 {
+			_ = unix.Close(accepted) // after the client
+		}
+	}()
 	err = as(c.Owner, func() (err error) {
 		fd, err = unix.Socket(c.domain(), map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}[c.Network]|unix.SOCK_CLOEXEC, 0)
 		return err
@@ -70,14 +75,20 @@ func (c Connection) ask() (reply Reply, err error) {
 		return reply, err
 	}
 	reply.Err = uninterrupted(func() error { return unix.Connect(fd, Sockaddr(c.To)) })
-	if reply.Err == unix.EISCONN { // while a signal interrupted it
+	switch reply.Err {
+	case unix.EISCONN: // while a signal interrupted it
 		reply.Err = nil
+	case unix.EINPROGRESS, unix.EALREADY: // at the limit
+		reply.Err = unix.ETIMEDOUT
 	}
 	if source, err := unix.Getsockname(fd); err == nil {
 		reply.Source = AddrPort(source)
 	}
 	if reply.Err == nil && c.Network == "udp" {
 		_, reply.Err = unix.Write(fd, []byte{0})
+	}
+	if reply.Err == nil && servers != nil {
+		accepted, reply.Err = servers.answer(fd, c)
 	}
 	if reply.Err == nil {
 		reply.Err = receive(fd, &reply.Answer)

@@ -26,7 +26,19 @@ func try(t *testing.T, host *lab.Host, c lab.Connection) lab.Reply {
 		return lab.Reply{Err: err}
 	}
 	defer socket.Close()
-	passed(t, host, c.To.Addr())
+	if unanswered(t, host, socket, c.To.Addr()) {
+		return lab.Reply{Err: os.ErrDeadlineExceeded}
+	}
+	lab.Check(t, socket.SetReadDeadline(time.Now().Add(lab.Patience)))
+	var reply lab.Reply
+	reply.Err = json.NewDecoder(socket).Decode(&reply.Answer)
+	return reply
+}
+
+// unanswered reports whether nothing answers a connection that a host has begun.
+func unanswered(t *testing.T, host *lab.Host, socket *os.File, to netip.Addr) bool {
+	t.Helper()
+	passed(t, host, to)
 	raw, err := socket.SyscallConn()
 	lab.Check(t, err)
 	var state uint8
@@ -38,13 +50,7 @@ func try(t *testing.T, host *lab.Host, c lab.Connection) lab.Reply {
 	}))
 	lab.Check(t, err)
 	const synSent = 2
-	if state == synSent {
-		return lab.Reply{Err: os.ErrDeadlineExceeded}
-	}
-	lab.Check(t, socket.SetReadDeadline(time.Now().Add(lab.Patience)))
-	var reply lab.Reply
-	reply.Err = json.NewDecoder(socket).Decode(&reply.Answer)
-	return reply
+	return state == synSent
 }
 
 // passed returns when an echo request from a host is answered: all that the host sent to that

@@ -98,7 +98,7 @@ func TestOracleConsul(t *testing.T) {
 func TestConsulQueries(t *testing.T) {
 	nowhere := dst{"203.0.113.5", "2001:db8:99::5"}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := newWorld(t, []int{53}, istioMesh)
+		w := newProbeWorld(t, []int{53}, istioMesh)
 		for f, name := range map[family]string{ipv4: "DNS of all", ipv6: "DNS of all, IPv6"} {
 			t.Run(name, func(t *testing.T) {
 				rs := decide(t, consulScenarios[name].pod(), linkerdSettings())

@@ -95,7 +95,7 @@ func TestIPv6Later(t *testing.T) {
 			rs := capture.Rules(decision.Intent)
 			netns := open(t, pod, backend)
 			lab.Check(t, netns.Apply(rs))
-			w := world{pod, peer}
+			w := world{pod: pod, peer: peer}
 			w.sidecar(t, proxy, istioMesh)
 			for _, host := range []*lab.Host{pod, peer} {
 				w.serve(t, host, "tcp", 80, direct)
@@ -123,7 +123,7 @@ func TestWithoutIPv6(t *testing.T) {
 			}
 			return nil
 		}))
-		w := world{pod, peer}
+		w := world{pod: pod, peer: peer}
 		lab.Check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
 			lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
 		w.serve(t, pod, "tcp4", 15001, outbound)

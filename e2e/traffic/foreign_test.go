@@ -190,7 +190,7 @@ func expectWithin(t *testing.T, before, during string) {
 // proxy's queries must be known for answers in conntrack's zones.
 func TestStatefulFirewall(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := newWorld(t, []int{53, 80, 8080}, istioMesh)
+		w := newProbeWorld(t, []int{53, 80, 8080}, istioMesh)
 		for _, variant := range []string{"nft", "legacy"} {
 			byIPTables(variant)(t, w.pod)
 		}

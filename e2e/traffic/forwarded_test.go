@@ -64,11 +64,11 @@ func TestForwardedDNS(t *testing.T) {
 					if _, ok := worlds[c.proxy]; !ok {
 						mesh := istioMesh
 						mesh.ProxyUID, mesh.ProxyGID = uint32(c.proxy.UID), uint32(c.proxy.GID)
-						worlds[c.proxy] = newWorld(parent, []int{53}, mesh)
+						worlds[c.proxy] = newProbeWorld(parent, []int{53}, mesh)
 						neighbours[c.proxy] = worlds[c.proxy].newNeighbour(parent)
 						prepare(parent, worlds[c.proxy])
 					}
-					w, behind := worlds[c.proxy], world{pod: neighbours[c.proxy]}
+					w, behind := worlds[c.proxy], world{pod: neighbours[c.proxy], servers: worlds[c.proxy].servers}
 					w.capture(t, backend, decide(t, c.pod, dualStack()))
 					for range 2 { // the second query may meet what conntrack has of the first
 						behind.probeAll(t, udp(out(app, external, 53, direct)), udp(out(app, bridgeIP, 53, direct)))

@@ -20,7 +20,7 @@ import (
 // kernel and has its effect.
 func TestLongLists(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := newWorld(t, []int{80, 20_001, 20_002, 20_019, 20_020, 39_999, 40_000}, istioMesh)
+		w := newProbeWorld(t, []int{80, 20_001, 20_002, 20_019, 20_020, 39_999, 40_000}, istioMesh)
 		for _, n := range []int{1, 10, 8_000} {
 			t.Run(fmt.Sprintf("%d ranges", n), func(t *testing.T) {
 				var ranges []string
@@ -101,7 +101,7 @@ func expectElements(t *testing.T, w world, backend config.Backend, n int, set, e
 // overlapping and repeated ones.
 func TestEdges(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
-		w := newWorld(t, []int{80}, istioMesh)
+		w := newProbeWorld(t, []int{80}, istioMesh)
 		for _, test := range []struct {
 			ranges        string
 			in, notWithin []string

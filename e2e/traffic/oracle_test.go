@@ -24,11 +24,11 @@ type oracle struct {
 	beside      func(pod *lab.Host) error // captures our pod, too; nil for none
 	besideFirst bool
 
-	ports  []int        // what packets are sent to, next to oraclePorts
-	owners []lab.Owner  // who sends them, next to oracleOwners
-	to     []dst        // where to, next to oracleTo
-	also   []difference // next to differences
-	met    sync.Map     // differences that packets met, by why
+	ports  []int           // what packets are sent to, next to oraclePorts
+	owners []lab.Owner     // who sends them, next to oracleOwners
+	to     []dst           // where to, next to oracleTo
+	also   []difference    // next to differences
+	met    map[string]bool // differences that packets met, by why
 }
 
 var (
@@ -132,8 +132,9 @@ func captureByIstio(newWorld func() world, istio func(pod *lab.Host) error) (w w
 func (o *oracle) compare(t *testing.T) {
 	t.Helper()
 	probes := o.probes()
+	o.met = map[string]bool{}
 	o.mesh.ProxyUID, o.mesh.ProxyGID = o.intent.ProxyUID, o.intent.ProxyGID
-	servers := func() world { return newWorld(t, ports(probes), o.mesh) }
+	servers := func() world { return newProbeWorld(t, ports(probes), o.mesh) }
 	ours := servers()
 	istios, err := captureByIstio(servers, o.theirs)
 	lab.Check(t, err)
@@ -145,24 +146,20 @@ func (o *oracle) compare(t *testing.T) {
 		lab.Check(t, o.beside(ours.pod))
 	}
 	lab.Check(t, istios.pod.WaitForIPv6())
-	work := make(chan probe)
-	var workers sync.WaitGroup
-	for range 4 {
-		workers.Go(func() {
-			for p := range work {
-				for _, f := range bothFamilies {
-					o.ask(t, ours, istios, p, f)
-				}
-			}
-		})
+	var answers [2][]string
+	var both sync.WaitGroup
+	for i, w := range []world{ours, istios} {
+		both.Go(func() { answers[i] = o.meetAll(w, probes) })
 	}
-	for _, p := range probes {
-		work <- p
+	both.Wait()
+	for i, p := range probes {
+		for _, f := range bothFamilies {
+			n := 2*i + int(f)
+			o.judge(t, p, f, answers[0][n], answers[1][n], func() (string, string) { return ours.meet(p, f), istios.meet(p, f) })
+		}
 	}
-	close(work)
-	workers.Wait()
 	for _, d := range o.known() {
-		if _, met := o.met.Load(d.why); !met && d.shown(o.intent) {
+		if !o.met[d.why] && d.shown(o.intent) {
 			t.Errorf("no packet meets an intended difference: %s", d.why)
 		}
 	}
@@ -174,18 +171,33 @@ func (o *oracle) compare(t *testing.T) {
 	}
 }
 
-func (o *oracle) ask(t *testing.T, ours, istios world, p probe, f family) {
-	if p.to[f] == "" || f == ipv6 && slices.Contains([]dst{p.to, p.from}, probeTarget) && !capture.Rules(o.intent).NeedsProxySource() { // nothing has ::6 then
-		return
-	}
-	var got, want string
-	for range 3 { // a packet can be late on a busy machine, and meet waits for it again
-		if got, want = ours.meet(p, f), istios.meet(p, f); got == want {
-			return
+// meetAll returns what each probe meets by each family.
+func (o *oracle) meetAll(w world, probes []probe) (answers []string) {
+	nowhere := !capture.Rules(o.intent).NeedsProxySource() // nothing has ::6 then
+	for _, p := range probes {
+		for _, f := range bothFamilies {
+			answer := ""
+			if p.to[f] != "" && !(nowhere && f == ipv6 && slices.Contains([]dst{p.to, p.from}, probeTarget)) {
+				answer = w.meet(p, f)
+			}
+			answers = append(answers, answer)
 		}
 	}
+	return answers
+}
+
+func (o *oracle) judge(t *testing.T, p probe, f family, got, want string, again func() (string, string)) {
+	t.Helper()
+	for range 2 { // a packet can be late on a busy machine, and meet waits for it again
+		if got != want {
+			got, want = again()
+		}
+	}
+	if got == want {
+		return
+	}
 	if why, intended := o.intended(p, got, want); intended {
-		o.met.Store(why, true)
+		o.met[why] = true
 	} else {
 		t.Errorf("%s %+v: answered by %s, with the mesh's own rules by %s", f, p, got, want)
 	}

@@ -147,7 +147,7 @@ func (s outcomes) expect(t *testing.T, rs capture.Ruleset) {
 	for _, path := range s.paths {
 		probes = append(probes, path.probe)
 	}
-	w := newWorld(t, ports(probes), istioMesh) // of its own: no packet of another case arrives late
+	w := newProbeWorld(t, ports(probes), istioMesh) // of its own: no packet of another case arrives late
 	netns := w.capture(t, config.NFTables, rs)
 	for _, path := range s.paths {
 		for _, f := range bothFamilies {

@@ -99,7 +99,7 @@ func newOwnWorld(t *testing.T) world {
 	}
 	mesh := istioMesh
 	mesh.ProxyUID, mesh.ProxyGID = uint32(sidecarProxy.UID), uint32(sidecarProxy.GID)
-	return newWorld(t, ports(probes), mesh)
+	return newProbeWorld(t, ports(probes), mesh)
 }
 
 // examples are the pods of the page, each with what its connections meet.

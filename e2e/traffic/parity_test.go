@@ -40,7 +40,7 @@ func TestParity(t *testing.T) {
 	lab.RequireRoot(t)
 	worlds := map[config.Backend]world{}
 	for _, backend := range backends {
-		worlds[backend] = newWorld(t, parityPorts, istioMesh)
+		worlds[backend] = newProbeWorld(t, parityPorts, istioMesh)
 	}
 	answers := map[string]int{}
 	start := time.Now()

@@ -69,7 +69,17 @@ func (w world) probeAll(t *testing.T, probes ...probe) {
 func (w world) try(t *testing.T, p probe, f family) (lab.Answer, netip.AddrPort, error) {
 	t.Helper()
 	to := netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
-	got := try(t, w.from(p), lab.Connection{Owner: p.by, To: to})
+	c := lab.Connection{Owner: p.by, To: to}
+	if w.servers != nil {
+		socket, err := w.from(p).Begin(c)
+		lab.Check(t, err)
+		defer socket.Close()
+		if !unanswered(t, w.from(p), socket, to.Addr()) {
+			return w.ask(p, f)
+		}
+		return lab.Answer{Server: dropped}, to, nil
+	}
+	got := try(t, w.from(p), c)
 	if isTimeout(got.Err) {
 		got.Answer.Server = dropped
 	}
@@ -92,7 +102,18 @@ func (w world) ask(p probe, f family) (answer lab.Answer, to netip.AddrPort, err
 		network = "udp"
 	}
 	to = netip.AddrPortFrom(netip.MustParseAddr(p.to[f]), uint16(p.port))
-	answer, err = w.from(p).Ask(p.by, network, p.from[f], to.String())
+	if w.servers == nil {
+		answer, err = w.from(p).Ask(p.by, network, p.from[f], to.String())
+	} else {
+		c := lab.Connection{Owner: p.by, Network: network, To: to}
+		if p.from[f] != "" {
+			c.From = netip.AddrPortFrom(netip.MustParseAddr(p.from[f]), 0)
+		}
+		var reply lab.Reply
+		if reply, err = w.servers.Ask(w.from(p), c); err == nil {
+			answer, err = reply.Answer, reply.Err
+		}
+	}
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM):
 		answer = lab.Answer{Server: refused}

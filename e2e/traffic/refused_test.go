@@ -49,7 +49,7 @@ func TestIPv6Refused(t *testing.T) {
 				if len(decision.Warnings) > 0 {
 					t.Errorf("warnings %q", decision.Warnings)
 				}
-				w := newWorld(t, []int{53, 80, 8080, 15006, 15020}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
+				w := newProbeWorld(t, []int{53, 80, 8080, 15006, 15020}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
 				lab.Check(t, open(t, w.pod, backend).Apply(capture.Rules(decision.Intent)))
 				for _, p := range []probe{
 					out(app, external, 80, refused), out(rootUser, external, 80, refused), out(app, external, 15020, direct),
@@ -103,7 +103,7 @@ func TestRouterAdvertisement(t *testing.T) {
 		rs := capture.Rules(decision.Intent)
 		netns := open(t, pod, backend)
 		lab.Check(t, netns.Apply(rs))
-		w := world{pod, neighbour}
+		w := world{pod: pod, peer: neighbour}
 		w.serve(t, pod, "tcp", 8080, direct)
 		w.serve(t, neighbour, "tcp", 80, direct)
 

@@ -16,7 +16,7 @@ func TestRenamedLoopback(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
-				w := newWorld(t, []int{80, 8080}, istioMesh)
+				w := newProbeWorld(t, []int{80, 8080}, istioMesh)
 				pod := injected(map[string]string{"sidecar.istio.io/interceptionMode": mode}, nil)
 				rs := decide(t, pod, dualStack())
 				netns := open(t, w.pod, backend)

@@ -234,7 +234,7 @@ func TestScenarios(t *testing.T) {
 				s.set(&settings)
 				key := [2]uint16{settings.Mesh.OutboundPort, settings.Mesh.DNSPort}
 				if _, ok := worlds[key]; !ok {
-					worlds[key] = newWorld(parent, ports(probes), settings.Mesh)
+					worlds[key] = newProbeWorld(parent, ports(probes), settings.Mesh)
 				}
 				worlds[key].capture(t, backend, decide(t, s.injected(), settings))
 				worlds[key].probeAll(t, s.probes...)

@@ -27,17 +27,12 @@ func (w world) send(t *testing.T, shots []*shot) []*shot {
 	t.Helper()
 	for _, remote := range []bool{false, true} {
 		host := map[bool]*lab.Host{false: w.pod, true: w.peer}[remote]
-		var chosen []*shot
-		var requests []lab.Connection
 		for _, s := range shots {
 			if s.remote == remote {
-				chosen, requests = append(chosen, s), append(requests, s.request)
+				var err error
+				s.reply, err = w.servers.Ask(host, s.request)
+				lab.Check(t, err)
 			}
-		}
-		replies, err := host.AskAll(requests)
-		lab.Check(t, err)
-		for i, s := range chosen {
-			s.reply = replies[i]
 		}
 	}
 	return shots

@@ -3,7 +3,6 @@
 package traffic
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -110,6 +109,7 @@ var randomOpenings = []string{
 // once, or answered by the peer, and UDP is answered.
 func newTraceWorld(t *testing.T) world {
 	w := newLinks(t)
+	w.answerProbes(t)
 	w.sidecar(t, proxy, istioMesh)
 	for _, remote := range behindPeer {
 		lab.Check(t, w.peer.AddAddresses("lo", remote[ipv4]+"/32", remote[ipv6]+"/128"))
@@ -123,9 +123,7 @@ func newTraceWorld(t *testing.T) world {
 	w.serve(t, w.peer, "tcp", 9, direct)
 	for _, host := range []*lab.Host{w.pod, w.peer} {
 		for _, port := range []int{53, otherPort} {
-			server, err := host.ServeProxy(rootUser, "udp", fmt.Sprintf(":%d", port), direct)
-			lab.Check(t, err)
-			t.Cleanup(func() { _ = server.Close() })
+			w.serve(t, host, "udp", port, direct)
 		}
 	}
 	return w

@@ -40,7 +40,7 @@ func newUserHost(t *testing.T) *lab.Host {
 func TestUserNamespace(t *testing.T) {
 	const backend = config.NFTables
 	lab.RequireRoot(t)
-	w := world{newUserHost(t), lab.StartHost(t)}
+	w := world{pod: newUserHost(t), peer: lab.StartHost(t)}
 	lab.Check(t, lab.Link(
 		lab.Interface{Host: w.peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24", external[ipv6] + "/64"}},
 		lab.Interface{Host: w.pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24", podIP[ipv6] + "/64"}}))

@@ -71,13 +71,40 @@ const (
 )
 
 // world is a pod and a peer with two links between them.
-type world struct{ pod, peer *lab.Host }
+type world struct {
+	pod, peer *lab.Host
+	servers   *lab.Servers // what answers probes; nil: threads
+}
 
 // newWorld makes a world in which everything listens everywhere: what a
 // connection meets is for the rules alone to decide.
 func newWorld(t *testing.T, ports []int, mesh config.Mesh) world {
 	t.Helper()
 	w := newLinks(t)
+	w.serveAll(t, ports, mesh)
+	return w
+}
+
+// newProbeWorld makes such a world for probes only, which take a third of the time there.
+func newProbeWorld(t *testing.T, ports []int, mesh config.Mesh) world {
+	t.Helper()
+	w := newLinks(t)
+	w.answerProbes(t)
+	w.serveAll(t, ports, mesh)
+	return w
+}
+
+// answerProbes lets servers that are added from now on answer on the thread that asks.
+func (w *world) answerProbes(t *testing.T) {
+	t.Helper()
+	var err error
+	w.servers, err = lab.NewServers()
+	lab.Check(t, err)
+	t.Cleanup(w.servers.Close)
+}
+
+func (w world) serveAll(t *testing.T, ports []int, mesh config.Mesh) {
+	t.Helper()
 	w.sidecar(t, lab.Owner{UID: int(mesh.ProxyUID), GID: int(mesh.ProxyGID)}, mesh)
 	for _, port := range ports {
 		for _, host := range []*lab.Host{w.pod, w.peer} {
@@ -85,14 +112,13 @@ func newWorld(t *testing.T, ports []int, mesh config.Mesh) world {
 			w.serve(t, host, "udp", port, direct)
 		}
 	}
-	return w
 }
 
 // newLinks makes the two hosts and all their addresses.
 func newLinks(t *testing.T) world {
 	t.Helper()
 	lab.RequireRoot(t)
-	w := world{lab.StartHost(t), lab.StartHost(t)}
+	w := world{pod: lab.StartHost(t), peer: lab.StartHost(t)}
 	lab.Check(t, w.pod.AddAddresses("lo"))
 	lab.Check(t, w.peer.AddAddresses("lo", included[ipv4]+"/32", included[ipv6]+"/128", excluded[ipv4]+"/32", excluded[ipv6]+"/128"))
 	lab.Check(t, lab.Link(
@@ -124,17 +150,24 @@ func (w world) sidecar(t *testing.T, owner lab.Owner, mesh config.Mesh) {
 		{"udp", "127.0.0.1", mesh.DNSPort, resolver},
 		{"udp", "[::1]", mesh.DNSPort, resolver},
 	} {
-		server, err := w.pod.ServeProxy(owner, at.network, fmt.Sprintf("%s:%d", at.host, at.port), at.name)
-		lab.Check(t, err)
-		t.Cleanup(func() { _ = server.Close() })
+		w.serveAs(t, w.pod, owner, at.network, fmt.Sprintf("%s:%d", at.host, at.port), at.name)
 	}
+}
+
+func (w world) serveAs(t *testing.T, host *lab.Host, owner lab.Owner, network, address, name string) {
+	t.Helper()
+	if w.servers != nil {
+		lab.Check(t, w.servers.Add(host, owner, network, address, name))
+		return
+	}
+	server, err := host.ServeProxy(owner, network, address, name)
+	lab.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
 }
 
 func (w world) serve(t *testing.T, host *lab.Host, network string, port int, name string) {
 	t.Helper()
-	server, err := host.Serve(network, fmt.Sprintf(":%d", port), name)
-	lab.Check(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+	w.serveAs(t, host, rootUser, network, fmt.Sprintf(":%d", port), name)
 }
 
 // injected is a pod as the injector leaves it.

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Servers are sockets that answer while Ask waits, on its thread: between a client and a server,
+// no thread wakes another one. They may be in several namespaces.
+type Servers struct {
+	asked  sync.Mutex
+	epoll  int
+	served map[int32]server // by descriptor
+}
+
+type server struct {
+	owner   Owner
+	network string
+	name    string
+}
+
+// NewServers returns none. Close closes them all.
+func NewServers() (*Servers, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("creating servers: %w", err)
+	}
+	return &Servers{epoll: epoll, served: map[int32]server{}}, nil
+}
+
+// Add adds a server as ServeProxy starts one.
+func (s *Servers) Add(h *Host, owner Owner, network, address, name string) error {
+	config := net.ListenConfig{Control: Transparent}
+	var fd int
+	err := h.Do(func() error {
+		return as(owner, func() (err error) {
+			if network == "udp" {
+				conn, err := config.ListenPacket(context.Background(), network, address)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				fd, err = duplicate(conn.(*net.UDPConn))
+				return errors.Join(err, receiveDestinations(conn.(*net.UDPConn)))
+			}
+			listener, err := config.Listen(context.Background(), network, address)
+			if err != nil {
+				return err
+			}
+			defer listener.Close()
+			fd, err = duplicate(listener.(*net.TCPListener))
+			return err
+		})
+	})
+	if err == nil {
+		s.served[int32(fd)] = server{owner, network, name}
+		err = s.watch(fd)
+	}
+	if err != nil {
+		return fmt.Errorf("serving %s: %w", name, err)
+	}
+	return nil
+}
+
+// duplicate returns a descriptor of a socket that outlives it, and does not block.
+func duplicate(conn syscall.Conn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlErr := raw.Control(func(original uintptr) { fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(controlErr, err)
+}
+
+func (s *Servers) watch(fd int) error {
+	return unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+}
+
+// Close closes all servers.
+func (s *Servers) Close() {
+	for fd := range s.served {
+		_ = unix.Close(int(fd))
+	}
+	_ = unix.Close(s.epoll)
+}
+
+// Ask makes a connection to the servers. If it is one of TCP, the client resets it.
+func (s *Servers) Ask(h *Host, c Connection) (reply Reply, err error) {
+	s.asked.Lock()
+	defer s.asked.Unlock()
+	err = h.Do(func() error {
+		reply, err = c.ask(s)
+		return err
+	})
+	return reply, err
+}
+
+// answer serves until the client has something to read. Its result is what to close after the client.
+func (s *Servers) answer(client int, c Connection) (accepted int, err error) {
+	accepted = -1
+	if err := s.watch(client); err != nil {
+		return accepted, err
+	}
+	defer func() { err = errors.Join(err, unix.EpollCtl(s.epoll, unix.EPOLL_CTL_DEL, client, nil)) }()
+	limit := cmp.Or(c.Limit, timeout)
+	for deadline := time.Now().Add(limit); limit > 0; limit = time.Until(deadline) {
+		events := make([]unix.EpollEvent, 1)
+		n, err := unix.EpollWait(s.epoll, events, int(limit.Milliseconds())+1)
+		switch {
+		case n < 1 && err != nil && err != unix.EINTR:
+			return accepted, err
+		case n < 1:
+			continue
+		case events[0].Fd == int32(client):
+			return accepted, nil
+		}
+		at := int(events[0].Fd)
+		served := s.served[events[0].Fd]
+		if served.network == "udp" {
+			served.reply(at)
+			continue
+		}
+		if accepted >= 0 {
+			_ = unix.Close(accepted) // an earlier client, which has gone
+		}
+		accepted = served.accept(at)
+	}
+	return accepted, unix.ETIMEDOUT
+}
+
+// accept answers a connection, if there is one, and returns its descriptor or -1. That of a client
+// that has gone is no error.
+func (s server) accept(listener int) (fd int) {
+	fd = -1
+	var client unix.Sockaddr
+	err := as(s.owner, func() (err error) {
+		fd, client, err = unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		return err
+	})
+	if err != nil {
+		return -1
+	}
+	local, err := unix.Getsockname(fd)
+	if err == nil {
+		answer := Answer{Server: s.name, Client: AddrPort(client), Local: AddrPort(local)}
+		answer.OriginalDst, _ = originalDst(fd, answer.Local.Addr().Is4()) // zero where nothing was redirected
+		text, _ := json.Marshal(answer)
+		_, _ = unix.Write(fd, text)
+	}
+	return fd
+}
+
+// reply answers a packet, if there is one, from the address that it was sent to.
+func (s server) reply(fd int) {
+	packet, control := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
+	_, length, _, client, err := unix.Recvmsg(fd, packet, control, unix.MSG_DONTWAIT)
+	if err != nil {
+		return
+	}
+	byRoute(control, length)
+	text, _ := json.Marshal(Answer{Server: s.name, Client: AddrPort(client)})
+	_ = unix.Sendmsg(fd, text, control[:length], client, unix.MSG_DONTWAIT)
+}
