@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,4 +98,17 @@ func (n *node) expectFiles(t *testing.T, want map[string]string) {
 		}
 		return nil
 	})
+}
+
+// otherRelease returns a plugin with another content, which works the same, next to its
+// capture-cni-lookup.
+func otherRelease(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
+		content, err := os.ReadFile(filepath.Join(machine.Bin, name))
+		lab.Check(t, err)
+		lab.Check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
+	}
+	return filepath.Join(dir, "capture-cni")
 }

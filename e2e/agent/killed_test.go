@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,7 +94,7 @@ func (n *node) newWork(t *testing.T, mode, keys string) work {
 	}
 	return work{Access: n.Access, Settings: agentnode.Settings{
 		Root: "/", Mode: report.Mode(mode), NetDir: netDir, TmpfilesDir: tmpfiles, BinDirs: []string{n.BinDir}, StateDir: n.StateDir, RunDir: n.RunDir,
-		Binary: filepath.Join(machine.Bin, "capture-cni"), Entry: parsed, Owner: "capture-cni",
+		Binary: smallRelease(t, "1"), Entry: parsed, Owner: "capture-cni",
 		Credentials: credentials.Settings{
 			OnNode:    true,
 			TokenSpec: kube.TokenSpec{Namespace: "mesh", ServiceAccount: "capture-cni", TTL: 24 * time.Hour},
@@ -169,7 +168,7 @@ func killAnywhere(t *testing.T, mode, primary, what string) {
 	}
 	if what == "upgrade" {
 		w = n.newWork(t, mode, `{"logLevel": "debug"}`)
-		w.Settings.Binary = otherRelease(t)
+		w.Settings.Binary = smallRelease(t, "2")
 	}
 	w.Clean = what == "uninstall"
 	prepared := filepath.Join(t.TempDir(), "prepared")
@@ -281,15 +280,12 @@ func hasTemp(files map[string]string) bool {
 	return false
 }
 
-// otherRelease returns a plugin with another content, which works the same, next to its
-// capture-cni-lookup.
-func otherRelease(t *testing.T) string {
+// smallRelease returns a program that responds as the plugin does, next to one that responds as
+// capture-cni-lookup. Each work copies and compares them, and runs them.
+func smallRelease(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
-		content, err := os.ReadFile(filepath.Join(machine.Bin, name))
-		lab.Check(t, err)
-		lab.Check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
-	}
+	lab.Check(t, lab.WriteProgram(filepath.Join(dir, "capture-cni"), []byte("#!/bin/sh\necho '{\"supportedVersions\": [\"1.0.0\"]}' # "+version+"\n")))
+	lab.Check(t, lab.WriteProgram(filepath.Join(dir, "capture-cni-lookup"), []byte("#!/bin/sh\necho capture-cni-lookup "+version+"\n")))
 	return filepath.Join(dir, "capture-cni")
 }
