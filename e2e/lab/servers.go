@@ -4,11 +4,9 @@ package lab
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -41,36 +39,16 @@ func NewServers() (*Servers, error) {
 
 // Add adds a server as ServeProxy starts one.
 func (s *Servers) Add(h *Host, owner Owner, network, address, name string) error {
-	config := net.ListenConfig{Control: Transparent}
-	var fd int
-	err := h.Do(func() error {
-		return as(owner, func() (err error) {
-			if network == "udp" {
-				conn, err := config.ListenPacket(context.Background(), network, address)
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				fd, err = duplicate(conn.(*net.UDPConn))
-				return errors.Join(err, receiveDestinations(conn.(*net.UDPConn)))
-			}
-			listener, err := config.Listen(context.Background(), network, address)
-			if err != nil {
-				return err
-			}
-			defer listener.Close()
-			fd, err = duplicate(listener.(*net.TCPListener))
-			return err
-		})
-	})
-	if err == nil {
-		s.served[int32(fd)] = server{owner, network, name}
-		err = s.watch(fd)
-	}
+	socket, err := h.listen(owner, network, address, Transparent)
 	if err != nil {
 		return fmt.Errorf("serving %s: %w", name, err)
 	}
-	return nil
+	fd, err := duplicate(socket)
+	if err = errors.Join(err, socket.Close()); err == nil {
+		s.served[int32(fd)] = server{owner, network, name}
+		err = s.watch(fd)
+	}
+	return err
 }
 
 // duplicate returns a descriptor of a socket that outlives it, and does not block.

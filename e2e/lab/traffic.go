@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -44,37 +45,45 @@ func (h *Host) ServeProxy(owner Owner, network, address, name string) (io.Closer
 	return h.serve(owner, network, address, name, Transparent)
 }
 
-func (h *Host) serve(owner Owner, network, address, name string, control control) (closer io.Closer, err error) {
-	config := net.ListenConfig{Control: control}
-	err = h.Do(func() error {
-		return as(owner, func() error {
-			if network == "udp" {
-				conn, err := config.ListenPacket(context.Background(), network, address)
-				if err != nil {
-					return err
-				}
-				closer = conn
-				packets := conn.(*net.UDPConn)
-				go answerPackets(packets, name)
-				return receiveDestinations(packets)
-			}
-			var listener net.Listener
-			err := whileInUse(func() (err error) {
-				listener, err = config.Listen(context.Background(), network, address)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			closer = listener
-			go answerConnections(listener, owner, name)
-			return nil
-		})
-	})
+func (h *Host) serve(owner Owner, network, address, name string, control control) (io.Closer, error) {
+	socket, err := h.listen(owner, network, address, control)
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w", name, err)
 	}
-	return closer, nil
+	switch socket := socket.(type) {
+	case *net.UDPConn:
+		go answerPackets(socket, name)
+	case *net.TCPListener:
+		go answerConnections(socket, owner, name)
+	}
+	return socket, nil
+}
+
+// listening is a socket of TCP or UDP.
+type listening interface {
+	syscall.Conn
+	io.Closer
+}
+
+func (h *Host) listen(owner Owner, network, address string, control control) (socket listening, err error) {
+	config := net.ListenConfig{Control: control}
+	try := func() error {
+		if network == "udp" {
+			conn, err := config.ListenPacket(context.Background(), network, address)
+			if err != nil {
+				return err
+			}
+			socket = conn.(*net.UDPConn)
+			return receiveDestinations(conn.(*net.UDPConn))
+		}
+		listener, err := config.Listen(context.Background(), network, address)
+		if err == nil {
+			socket = listener.(*net.TCPListener)
+		}
+		return err
+	}
+	err = h.Do(func() error { return as(owner, func() error { return whileInUse(try) }) })
+	return socket, err
 }
 
 // answerConnections accepts as the owner: each accepted socket is of the thread that
