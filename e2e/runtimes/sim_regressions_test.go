@@ -65,6 +65,15 @@ func TestRegressions(t *testing.T) {
 			"the runtime is down",
 			"the operator installs mode owned",
 		},
+		"an agent that does not know the runtime embeds another list while the embedded one is written": {
+			"cri-o",
+			"10-ovn-kubernetes.conf is written",
+			"the program calico is deleted",
+			"the runtime is down",
+			"the operator installs mode auto",
+			"10-ovn-kubernetes.conf is half written",
+			"10-calico.conflist is written",
+		},
 		"a token that could not be renewed becomes a fault after the API server answers again": {
 			"cri-o",
 			"05-cilium.conflist is written",
