@@ -126,6 +126,7 @@ func programEvents() (events []event) {
 	for _, name := range primaries {
 		events = append(events,
 			event{"the program " + name + " is deleted", 1, nil, func(w *world, _ int) { _ = os.Remove(w.binDir + "/" + name); w.disturb() }},
+			event{"the program " + name + " is emptied", 1, nil, func(w *world, _ int) { _ = os.Truncate(w.binDir+"/"+name, 0); w.disturb() }},
 			event{"the program " + name + " is installed", 2, nil, func(w *world, _ int) {
 				w.check(os.WriteFile(w.binDir+"/"+name, []byte(program), 0o755))
 				w.disturb()

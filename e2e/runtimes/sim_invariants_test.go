@@ -96,12 +96,12 @@ func (w *world) isHealthy() bool {
 		return false
 	}
 	for directory, fault := range w.disk.standing {
-		if directory != w.stateDir+"/" || fault != syscall.ENOSPC { // then the credentials are in the run directory
+		if w.mustStop(directory, fault) {
 			return false
 		}
 	}
 	for _, name := range primaries {
-		if _, err := os.Stat(w.binDir + "/" + name); err != nil {
+		if text, _ := os.ReadFile(w.binDir + "/" + name); string(text) != program {
 			return false
 		}
 	}
@@ -125,6 +125,12 @@ func (w *world) isHealthy() bool {
 		return isList
 	}
 	return first != ""
+}
+
+// mustStop reports whether a standing fault of the disk keeps the node from its desired state. The
+// credentials are in the run directory while the state directory is full.
+func (w *world) mustStop(directory string, fault syscall.Errno) bool {
+	return directory != w.stateDir+"/" || fault != syscall.ENOSPC
 }
 
 // isDue reports whether the node must be in its desired state by now.
