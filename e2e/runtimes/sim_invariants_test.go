@@ -160,6 +160,9 @@ func (w *world) examine() {
 	}
 	found := w.agent.CurrentReport(w.agent.ctx)
 	truth := w.wouldLoad()
+	if !w.mayChoose && found.Mode != report.Auto {
+		w.fail("the agent has chosen mode %s before the runtime answered", found.Mode)
+	}
 	if w.disk.killed { // by one of the reads
 		w.endStep()
 		return
@@ -200,7 +203,7 @@ func (w *world) examineReady(truth loaded) {
 	if !w.hasToken() {
 		w.fail("ready without a token that is valid")
 	}
-	if (w.apiState == "401" || w.apiState == "403") && time.Since(w.apiSince) > 3*time.Minute && time.Since(w.agent.began) > 3*time.Minute {
+	if (w.apiState == "401" || w.apiState == "403") && time.Since(w.apiSince) > 2*time.Minute && time.Since(w.agent.began) > 2*time.Minute {
 		w.fail("ready, and the API server answers %s for %s", w.apiState, time.Since(w.apiSince))
 	}
 }

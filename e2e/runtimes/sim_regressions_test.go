@@ -85,6 +85,18 @@ func TestRegressions(t *testing.T) {
 			"seconds pass: 57",
 			"minutes pass: 3",
 		},
+		"the entry is placed without the program": {
+			"containerd", "the programs' disk is full", "the operator installs mode insert", "10-calico.conflist is written",
+		},
+		"a runtime does not notice a drop-in, because the agent was killed": {
+			"containerd", "10-calico.conflist is written", "the agent is killed at write in the network directory 6", "the operator installs mode dropin",
+		},
+		"mode auto is decided before the runtime answers": {
+			"containerd", "10-calico.conflist is written", "the runtime is down", "the operator installs mode auto", "seconds pass: 30",
+		},
+		"a program that is empty counts as one": {
+			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
+		},
 	} {
 		if _, log, failure := run(t, root, h); failure != nil {
 			t.Errorf("%s: %v\n%s", name, failure, log)

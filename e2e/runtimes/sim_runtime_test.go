@@ -113,6 +113,7 @@ func (c connection) Invoke(ctx context.Context, _ string, _, reply any, _ ...grp
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	w.watch()
+	w.mayChoose = true
 	switch reply := reply.(type) {
 	case *runtimeapi.VersionResponse:
 		reply.RuntimeName, reply.RuntimeVersion = w.runtime.name, "2.1.0"
