@@ -37,8 +37,8 @@ var nth = []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 26, 30}
 var events = slices.Concat([]event{
 	{"containerd", 0, nil, nil},
 	{"cri-o", 0, nil, nil},
-	{"seconds pass:", 30, []int{1, 2, 4, 10, 30, 70, 150}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
-	{"minutes pass:", 6, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
+	{"seconds pass:", 14, []int{1, 2, 4, 10, 30, 70, 150}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
+	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
 	{"a meshed pod starts", 8, nil, func(w *world, _ int) { w.startMeshed() }},
 	{"another pod starts", 4, nil, func(w *world, _ int) { w.startOther() }},
 	{"all pods end", 3, nil, func(w *world, _ int) { w.endPods() }},
@@ -72,7 +72,7 @@ var events = slices.Concat([]event{
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
 	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.api.DeleteNode("node-1"); w.isRegistered = false; w.disturb() }},
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
-	{"the runtime is down", 2, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
+	{"the runtime is down", 4, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
 	{"the runtime answers", 9, nil, func(w *world, _ int) { w.restart() }},
 	{"the runtime loads late, by seconds:", 2, []int{1, 8, 40}, func(w *world, n int) { w.runtime.late = time.Duration(n) * time.Second; w.disturb() }},
@@ -190,7 +190,7 @@ func (w *world) reboot() {
 	w.cutPower()
 	w.check(os.RemoveAll(w.runDir))
 	w.check(os.Mkdir(w.runDir, 0o755))
-	w.runtime.pods, w.runtime.seen = nil, ""
+	w.runtime.pods, w.runtime.seen, w.installed = nil, "", false
 	w.disturb()
 }
 

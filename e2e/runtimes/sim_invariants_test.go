@@ -92,7 +92,7 @@ func (w *world) examineFiles(when string) {
 
 // isHealthy reports whether nothing keeps the node from its desired state.
 func (w *world) isHealthy() bool {
-	if w.apiState != "ok" || w.runtime.state != "up" || w.runtime.late > 0 || len(w.loops) > 0 || w.operator.version == "broken" {
+	if w.apiState != "ok" || !w.isRegistered || w.runtime.state != "up" || w.runtime.late > 0 || len(w.loops) > 0 || w.operator.version == "broken" {
 		return false
 	}
 	for directory, fault := range w.disk.standing {

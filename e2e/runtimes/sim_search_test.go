@@ -54,7 +54,7 @@ func random(r *rand.Rand, length int) history {
 			total += e.weight
 		}
 	}
-	first := len(h) + pick(r, 0, 1, 2, 4) // the installation
+	first := len(h) + pick(r, 0, 1, 3, 5) // the installation
 	for length = pick(r, 5, 10, 20, length); len(h) < length; {
 		if len(h) == first {
 			h = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned"))
@@ -156,8 +156,10 @@ func (w *world) heal() {
 	w.generation++
 	w.disturb()
 	w.play()
-	w.pass(recovery + time.Minute)
-	w.play()
+	for began := time.Now(); !w.slowUntil.IsZero() && time.Since(began) < recovery+time.Minute && w.failure == nil; {
+		w.pass(10 * time.Second)
+		w.play()
+	}
 	w.startMeshed()
 	w.startOther()
 	w.examineLog()
