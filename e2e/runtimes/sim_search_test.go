@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,6 +225,7 @@ func rootOf(t *testing.T, worker int) string {
 // TestHistories searches histories, in which one seed decides what happens, for one that breaks an
 // invariant, and prints the shortest that it finds.
 func TestHistories(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // memory for speed
 	var mu sync.Mutex
 	var played int
 	kinds := map[string]bool{}
