@@ -172,23 +172,3 @@ func TestPipesAreNotOpened(t *testing.T) {
 	a.Ready(t)
 	n.expectWorking(t, lab.Cut{})
 }
-
-// TestNoEntryWithoutPlugin changes the runtime's directory while the plugin can't be
-// installed: no entry is written, with which the runtime would start no pod.
-func TestNoEntryWithoutPlugin(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	lab.Check(t, os.MkdirAll(n.BinDir+"/capture-cni/in-the-way", 0o755))
-	a := n.Start(t, "--mode", "insert")
-	a.WaitForReadyz(t, "binary: ")
-	for range 3 {
-		n.Write(t, machine.PrimaryName, machine.Kindnet)
-		n.waitForCheck(t, a)
-		if types, err := n.LoadedTypes(); err != nil || strings.Contains(types, "capture-cni") {
-			t.Fatalf("the runtime loads %q, %v, without a plugin\n%s", types, err, a.Log)
-		}
-	}
-	lab.Check(t, os.RemoveAll(n.BinDir+"/capture-cni"))
-	a.Ready(t)
-	n.expectWorking(t, lab.Cut{})
-}

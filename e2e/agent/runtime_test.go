@@ -94,34 +94,6 @@ func TestAutoInDoubt(t *testing.T) {
 	expectDropIn("after three failures, and a second until the runtime had loaded the drop-in")
 }
 
-// TestAutoWaitsForTheRuntime chooses no mode before the runtime answers, however
-// long that takes.
-func TestAutoWaitsForTheRuntime(t *testing.T) {
-	t.Parallel()
-	for name, startsLate := range map[string]bool{"starts late": true, "hangs": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t)
-			c, socket := n.ServeRuntime(t, true)
-			if startsLate {
-				socket += ".late"
-			}
-			c.Hangs.Store(true)
-			a := n.Start(t, "--mode", "auto", "--cri-socket", socket)
-			a.WaitForLog(t, "the runtime has not reported yet whether it loads a drop-in")
-			a.Ready(t, http.StatusServiceUnavailable)
-			c.Hangs.Store(false)
-			if startsLate {
-				c.Serve(t, socket)
-			}
-			a.Ready(t)
-			if got := files(t, n.NetDir)["/"+machine.PrimaryName]; got != machine.Kindnet {
-				t.Errorf("the primary's list is %s", got)
-			}
-		})
-	}
-}
-
 // TestReadinessAsksTheRuntime has the entry on disk, and a runtime that has not
 // loaded it: the agent is not ready.
 func TestReadinessAsksTheRuntime(t *testing.T) {
@@ -134,23 +106,5 @@ func TestReadinessAsksTheRuntime(t *testing.T) {
 	out, err := n.Command("verify", "--mode", "dropin", "--cri-socket", socket, "-o", "json")
 	if err == nil || !strings.Contains(out, `"part": "runtime"`) {
 		t.Errorf("verify: %v: %s", err, out)
-	}
-}
-
-// TestAbsentAsksTheRuntime does not clean a node on which a captured pod runs.
-func TestAbsentAsksTheRuntime(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	c, socket := n.ServeRuntime(t, true)
-	c.Meshed.Store(true)
-	n.Start(t, "--mode", "dropin", "--cri-socket", socket).StopOnceReady(t)
-	a := n.Start(t, "--mode", "dropin", "--cri-socket", socket, "--state", "absent")
-	a.WaitForReadyz(t, "1 captured pods still run on the node (shop/web)")
-	lab.Check(t, n.hasEntry())
-	n.expectRootOnly(t)
-	c.Meshed.Store(false)
-	a.Ready(t)
-	if got, _ := n.LoadedTypes(); strings.Contains(got, "capture-cni") {
-		t.Errorf("left: %q", got)
 	}
 }

@@ -27,9 +27,8 @@ import (
 // written, renamed or removed, and does not watch subdirectories.
 type Containerd struct {
 	netDir  string
-	dropIns bool        // its libcni reads them
-	Silent  bool        // Status does not contain what is loaded
-	Meshed  atomic.Bool // a captured pod runs
+	dropIns bool // its libcni reads them
+	Silent  bool // Status does not contain what is loaded
 	Named
 	Asked   atomic.Int64 // how often Version was called
 	Tried   atomic.Bool  // the directory of a drop-in was created
@@ -124,14 +123,7 @@ func (c *Containerd) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*
 }
 
 func (c *Containerd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	answer := &runtimeapi.ListPodSandboxResponse{}
-	if c.Meshed.Load() {
-		answer.Items = []*runtimeapi.PodSandbox{{
-			Metadata:    &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: "web"},
-			Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
-		}}
-	}
-	return answer, nil
+	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
 // ServeRuntime serves a runtime at a socket until the test ends.

@@ -52,7 +52,7 @@ var agentMutants = []mutant{
 		file: "install/node/clean.go",
 		from: "if len(pods) > 0 {",
 		to:   "if len(pods) < 0 {",
-		by:   by(root, "e2e/agent", "TestAbsentAsksTheRuntime"),
+		by:   by(root, "e2e/runtimes", "TestRegressions"),
 	},
 	{
 		name: "entry-that-is-not-loaded-counts-as-ready",

@@ -30,7 +30,7 @@ var listMutants = []mutant{
 		file: "install/node/keeper.go",
 		from: ` || !k.lastReport().IsGood(PartBinary)`,
 		to:   "",
-		by:   by(root, "e2e/agent", "TestNoEntryWithoutPlugin"),
+		by:   by(root, "e2e/runtimes", "TestRegressions"),
 	},
 	{
 		name: "node-that-waits-for-its-pods-is-not-kept",

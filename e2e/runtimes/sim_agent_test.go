@@ -22,6 +22,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	keeping "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
@@ -53,7 +54,7 @@ func (w *world) startAgent() {
 	registry := prometheus.NewRegistry()
 	a := &process{refusals: kube.NewRefusals(metrics.NewFactory(registry)), wishes: w.operator, watched: map[string]string{}, began: time.Now()}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.agent = a
+	w.agent, w.mayChoose = a, w.mayChoose || a.mode != report.Auto // whose entry stays
 	settings := keeping.DefaultSettings("/")
 	settings.Mode, settings.NetDir, settings.BinDirs, settings.StateDir, settings.RunDir = a.mode, w.netDir, []string{w.binDir}, w.stateDir, w.runDir
 	settings.Binary, settings.Execute = w.image+"/"+a.version+"/capture-cni", w.execute
@@ -130,6 +131,9 @@ func (w *world) endStep() {
 		w.fail("the model: an agent has changed files after it was killed")
 	}
 	w.stopAgent()
+	if w.disk.powerFails {
+		w.reboot()
+	}
 	w.disturb()
 }
 

@@ -16,6 +16,7 @@ type disk struct {
 	writes, reads failing
 	standing      map[string]syscall.Errno // of writes, by directory
 	killAt        int                      // the write at which the agent ends, if it is positive
+	killBelow     string                   // the directory of these writes
 	powerFails    bool                     // then
 	killed        bool
 
@@ -47,30 +48,33 @@ func (w *world) operation(operation, path string) error {
 	if w.generation != w.examined {
 		w.examineFiles("before " + operation)
 	}
+	if w.runtime.name == "containerd" {
+		w.watch() // it may load the directory between any two calls of the agent
+	}
 	isWrite := operation != "open" && operation != "opendir" && operation != "list"
 	next := &d.reads
 	if isWrite {
 		next = &d.writes
 		w.generation++
-		if filepath.Dir(path) == w.netDir {
-			w.runtime.events++
-		}
 		if w.rivalAt--; w.rivalAt <= 0 && w.rivalAt > -50 && operation != "rename" { // a rename can't be told from the other program's
 			w.rivalAt, w.calledUs = -100, false
 			w.reach("a list is written while the agent writes")
 			w.write("10-calico.conflist", list("k8s-pod-network", "calico"))
 			w.generation++
 		}
-		if d.killAt--; d.killAt == 0 {
-			w.reach("kill at " + operation)
-			d.killed = true
-			w.agent.cancel()
-			w.atKill = w.tree(w.root)
-			return errKilled
+		if strings.HasPrefix(path, d.killBelow) {
+			if d.killAt--; d.killAt == 0 {
+				w.reach("kill at " + operation)
+				d.killed = true
+				w.agent.cancel()
+				w.atKill = w.tree(w.root)
+				return errKilled
+			}
 		}
 	}
 	if next.at--; next.at == 0 {
 		w.reach(next.fault.Error() + " at " + operation)
+		w.mayChoose = true // as a drop-in can't be written
 		w.disturb()
 		return next.fault
 	}
@@ -79,8 +83,12 @@ func (w *world) operation(operation, path string) error {
 		isFull := fault == syscall.ENOSPC && (operation == "remove" || operation == "rename" || operation == "syncdir" || operation == "sync")
 		if isWrite && strings.HasPrefix(path, directory) && !isFull {
 			w.reach(fault.Error() + " in " + filepath.Base(directory))
+			w.mayChoose = true
 			return fault
 		}
+	}
+	if _, err := os.Lstat(path); isWrite && filepath.Dir(path) == w.netDir && operation != "syncdir" && (operation != "remove" || err == nil) {
+		w.runtime.events++
 	}
 	switch operation {
 	case "create":
@@ -114,7 +122,7 @@ func (w *world) cutPower() {
 			_ = os.Remove(change.path)
 		} else {
 			w.check(os.MkdirAll(filepath.Dir(change.path), 0o755))
-			w.check(os.WriteFile(change.path, change.content, 0o644))
+			w.check(os.WriteFile(change.path, change.content, 0o755))
 		}
 	}
 	w.disk.unsynced = nil

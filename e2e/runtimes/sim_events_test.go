@@ -32,13 +32,13 @@ var lists = map[string]string{
 }
 
 // nth are which of the agent's next calls fails.
-var nth = []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 30}
+var nth = []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 26, 30}
 
 var events = slices.Concat([]event{
 	{"containerd", 0, nil, nil},
 	{"cri-o", 0, nil, nil},
-	{"seconds pass:", 20, []int{1, 2, 4, 10, 30, 70}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
-	{"minutes pass:", 6, []int{3, 12}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
+	{"seconds pass:", 14, []int{1, 2, 4, 10, 30, 70, 150}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
+	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
 	{"a meshed pod starts", 8, nil, func(w *world, _ int) { w.startMeshed() }},
 	{"another pod starts", 4, nil, func(w *world, _ int) { w.startOther() }},
 	{"all pods end", 3, nil, func(w *world, _ int) { w.endPods() }},
@@ -50,18 +50,19 @@ var events = slices.Concat([]event{
 	}},
 	{"the operator installs v1", 2, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.version = "present", "v1" }) }},
 	{"the operator installs v2", 3, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.version = "present", "v2" }) }},
-	{"the operator installs a release that does not run", 1, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.version = "present", "broken" }) }},
+	{"the operator installs a release that does not run", 3, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.version = "present", "broken" }) }},
 	{"the agent restarts", 3, nil, func(w *world, _ int) { w.stopAgent(); w.disturb() }},
-	{"the agent is killed at write", 10, nth, func(w *world, n int) { w.disk.killAt = n; w.wake() }},
+	{"the agent is killed at write", 8, nth, func(w *world, n int) { w.kill(n, w.root) }},
+	{"the agent is killed at write in the network directory", 12, nth[:8], func(w *world, n int) { w.kill(n, w.netDir) }},
 	{"the power fails", 2, nil, func(w *world, _ int) { w.reboot() }},
-	{"the power fails at write", 5, nth, func(w *world, n int) { w.disk.killAt, w.disk.powerFails = n, true; w.wake() }},
+	{"the power fails at write", 5, nth, func(w *world, n int) { w.kill(n, w.root); w.disk.powerFails = true }},
 	{"the disk fails (EIO) at write", 4, nth, func(w *world, n int) { w.disk.writes = failing{n, syscall.EIO}; w.wake() }},
 	{"the disk fails (EIO) at read", 4, nth, func(w *world, n int) { w.disk.reads = failing{n, syscall.EIO}; w.wake() }},
 	{"the disk fails (ENOSPC) at write", 2, nth, func(w *world, n int) { w.disk.writes = failing{n, syscall.ENOSPC}; w.wake() }},
 	{"the state directory's disk is full", 2, nil, func(w *world, _ int) { w.fault(w.stateDir, syscall.ENOSPC) }},
 	{"the state directory is read-only", 1, nil, func(w *world, _ int) { w.fault(w.stateDir, syscall.EROFS) }},
 	{"the network directory's disk is full", 2, nil, func(w *world, _ int) { w.fault(w.netDir, syscall.ENOSPC) }},
-	{"the programs' disk is full", 2, nil, func(w *world, _ int) { w.fault(w.binDir, syscall.ENOSPC) }},
+	{"the programs' disk is full", 5, nil, func(w *world, _ int) { w.fault(w.binDir, syscall.ENOSPC) }},
 	{"the disks work again", 8, nil, func(w *world, _ int) { clear(w.disk.standing); w.disturb() }},
 	{"the API server answers", 16, nil, func(w *world, _ int) { w.setAPI("ok") }},
 	{"the API server is away", 2, nil, func(w *world, _ int) { w.setAPI("away") }},
@@ -71,7 +72,7 @@ var events = slices.Concat([]event{
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
 	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.api.DeleteNode("node-1"); w.isRegistered = false; w.disturb() }},
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
-	{"the runtime is down", 2, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
+	{"the runtime is down", 4, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
 	{"the runtime answers", 9, nil, func(w *world, _ int) { w.restart() }},
 	{"the runtime loads late, by seconds:", 2, []int{1, 8, 40}, func(w *world, n int) { w.runtime.late = time.Duration(n) * time.Second; w.disturb() }},
@@ -79,8 +80,8 @@ var events = slices.Concat([]event{
 	{"Calico writes another list before the agent's write", 3, nth, func(w *world, n int) { w.rivalAt = n; w.wake() }},
 	{"Cilium renames the others' lists", 3, nil, func(w *world, _ int) { w.renameOthers() }},
 	{"an unknown program removes the entry", 8, nil, func(w *world, _ int) { w.removeEntry() }},
-	{"an unknown program removes the entry each second, times:", 4, []int{7, 15, 40}, func(w *world, n int) { w.loop("an unknown program removes the entry", n) }},
-	{"Calico writes its list each second, times:", 3, []int{7, 15, 40}, func(w *world, n int) { w.loop("10-calico.conflist is written", n) }},
+	{"an unknown program removes the entry each second, times:", 6, []int{15, 40}, func(w *world, n int) { w.loop("an unknown program removes the entry", n) }},
+	{"Calico writes its list each second, times:", 4, []int{15, 40}, func(w *world, n int) { w.loop("10-calico.conflist is written", n) }},
 	{"the network directory is emptied", 1, nil, func(w *world, _ int) { w.emptyNet() }},
 	{"the drop-ins are deleted", 2, nil, func(w *world, _ int) {
 		for _, name := range []string{"k8s-pod-network", "cbr0"} {
@@ -103,7 +104,11 @@ func modeEvents() (events []event) {
 
 func codeEvents() (events []event) {
 	for _, code := range []string{"401", "403", "404", "409", "410", "429", "500", "503"} {
-		events = append(events, event{"the API server answers " + code, 1, nil, func(w *world, _ int) { w.setAPI(code) }})
+		weight := 1
+		if code < "404" { // which refuse the agent
+			weight = 3
+		}
+		events = append(events, event{"the API server answers " + code, weight, nil, func(w *world, _ int) { w.setAPI(code) }})
 	}
 	return events
 }
@@ -126,6 +131,7 @@ func programEvents() (events []event) {
 	for _, name := range primaries {
 		events = append(events,
 			event{"the program " + name + " is deleted", 1, nil, func(w *world, _ int) { _ = os.Remove(w.binDir + "/" + name); w.disturb() }},
+			event{"the program " + name + " is emptied", 1, nil, func(w *world, _ int) { _ = os.Truncate(w.binDir+"/"+name, 0); w.disturb() }},
 			event{"the program " + name + " is installed", 2, nil, func(w *world, _ int) {
 				w.check(os.WriteFile(w.binDir+"/"+name, []byte(program), 0o755))
 				w.disturb()
@@ -157,6 +163,12 @@ func (w *world) fault(directory string, fault syscall.Errno) {
 	w.wake()
 }
 
+// kill ends the agent at one of its next writes.
+func (w *world) kill(at int, below string) {
+	w.disk.killAt, w.disk.killBelow, w.disk.powerFails = at, below, false
+	w.wake()
+}
+
 // wake lets the agent check the node at once.
 func (w *world) wake() {
 	if w.agent != nil {
@@ -178,7 +190,7 @@ func (w *world) reboot() {
 	w.cutPower()
 	w.check(os.RemoveAll(w.runDir))
 	w.check(os.Mkdir(w.runDir, 0o755))
-	w.runtime.pods, w.runtime.seen = nil, ""
+	w.runtime.pods, w.runtime.seen, w.installed = nil, "", false
 	w.disturb()
 }
 
@@ -199,6 +211,7 @@ func (w *world) write(name, content string) {
 		w.disturb() // the runtime may load another list, or a list again
 	}
 	w.others[name] = content
+	w.mayChoose = w.mayChoose || filepath.Ext(name) == ".conf" // which forbids drop-ins
 	w.touch()
 }
 

@@ -92,16 +92,16 @@ func (w *world) examineFiles(when string) {
 
 // isHealthy reports whether nothing keeps the node from its desired state.
 func (w *world) isHealthy() bool {
-	if w.apiState != "ok" || w.runtime.state != "up" || w.runtime.late > 0 || len(w.loops) > 0 || w.operator.version == "broken" {
+	if w.apiState != "ok" || !w.isRegistered || w.runtime.state != "up" || w.runtime.late > 0 || len(w.loops) > 0 || w.operator.version == "broken" {
 		return false
 	}
 	for directory, fault := range w.disk.standing {
-		if directory != w.stateDir+"/" || fault != syscall.ENOSPC { // then the credentials are in the run directory
+		if w.mustStop(directory, fault) {
 			return false
 		}
 	}
 	for _, name := range primaries {
-		if _, err := os.Stat(w.binDir + "/" + name); err != nil {
+		if text, _ := os.ReadFile(w.binDir + "/" + name); string(text) != program {
 			return false
 		}
 	}
@@ -125,6 +125,12 @@ func (w *world) isHealthy() bool {
 		return isList
 	}
 	return first != ""
+}
+
+// mustStop reports whether a standing fault of the disk keeps the node from its desired state. The
+// credentials are in the run directory while the state directory is full.
+func (w *world) mustStop(directory string, fault syscall.Errno) bool {
+	return directory != w.stateDir+"/" || fault != syscall.ENOSPC
 }
 
 // isDue reports whether the node must be in its desired state by now.
@@ -154,6 +160,9 @@ func (w *world) examine() {
 	}
 	found := w.agent.CurrentReport(w.agent.ctx)
 	truth := w.wouldLoad()
+	if !w.mayChoose && found.Mode != report.Auto {
+		w.fail("the agent has chosen mode %s before the runtime answered", found.Mode)
+	}
 	if w.disk.killed { // by one of the reads
 		w.endStep()
 		return
@@ -194,7 +203,7 @@ func (w *world) examineReady(truth loaded) {
 	if !w.hasToken() {
 		w.fail("ready without a token that is valid")
 	}
-	if (w.apiState == "401" || w.apiState == "403") && time.Since(w.apiSince) > 3*time.Minute && time.Since(w.agent.began) > 3*time.Minute {
+	if (w.apiState == "401" || w.apiState == "403") && time.Since(w.apiSince) > 2*time.Minute && time.Since(w.agent.began) > 2*time.Minute {
 		w.fail("ready, and the API server answers %s for %s", w.apiState, time.Since(w.apiSince))
 	}
 }

@@ -65,6 +65,15 @@ func TestRegressions(t *testing.T) {
 			"the runtime is down",
 			"the operator installs mode owned",
 		},
+		"an agent that does not know the runtime embeds another list while the embedded one is written": {
+			"cri-o",
+			"10-ovn-kubernetes.conf is written",
+			"the program calico is deleted",
+			"the runtime is down",
+			"the operator installs mode auto",
+			"10-ovn-kubernetes.conf is half written",
+			"10-calico.conflist is written",
+		},
 		"a token that could not be renewed becomes a fault after the API server answers again": {
 			"cri-o",
 			"05-cilium.conflist is written",
@@ -75,6 +84,18 @@ func TestRegressions(t *testing.T) {
 			"minutes pass: 3",
 			"seconds pass: 57",
 			"minutes pass: 3",
+		},
+		"the entry is placed without the program": {
+			"containerd", "the programs' disk is full", "the operator installs mode insert", "10-calico.conflist is written",
+		},
+		"a runtime does not notice a drop-in, because the agent was killed": {
+			"containerd", "10-calico.conflist is written", "the agent is killed at write in the network directory 6", "the operator installs mode dropin",
+		},
+		"mode auto is decided before the runtime answers": {
+			"containerd", "10-calico.conflist is written", "the runtime is down", "the operator installs mode auto", "seconds pass: 30",
+		},
+		"a program that is empty counts as one": {
+			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
 		},
 	} {
 		if _, log, failure := run(t, root, h); failure != nil {

@@ -41,6 +41,10 @@ type container struct {
 // memory has what a loader makes of a directory, for all histories.
 var memory sync.Map
 
+// loading is held while programs are executed: no program has a writer then. A process that another
+// worker starts would keep the file open that this worker writes (ETXTBSY).
+var loading sync.Mutex
+
 // wouldLoad returns what the runtime makes of its directory at this moment.
 func (w *world) wouldLoad() loaded {
 	key := w.runtime.name + w.sign()
@@ -48,6 +52,8 @@ func (w *world) wouldLoad() loaded {
 		return found.(loaded)
 	}
 	n := node{netDir: w.netDir, bins: []string{w.binDir}}
+	loading.Lock()
+	defer loading.Unlock()
 	found := oracles[w.runtime.name](n, n.bins)
 	memory.Store(key, found)
 	return found
@@ -107,6 +113,7 @@ func (c connection) Invoke(ctx context.Context, _ string, _, reply any, _ ...grp
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	w.watch()
+	w.mayChoose = true
 	switch reply := reply.(type) {
 	case *runtimeapi.VersionResponse:
 		reply.RuntimeName, reply.RuntimeVersion = w.runtime.name, "2.1.0"

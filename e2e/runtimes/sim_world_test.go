@@ -54,6 +54,7 @@ type world struct {
 	installed   bool      // our program has been in place
 	accident    bool      // another program broke ours
 	ciliumTrace bool      // Cilium has renamed a file
+	mayChoose   bool      // mode auto may choose a mode without the runtime's answer
 }
 
 // wishes is what the operator has asked for.

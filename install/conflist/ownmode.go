@@ -21,10 +21,17 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While the runtime is unknown, it may load one of several: what it loads now stays embedded.
+	// While the runtime is unknown, it may load one of several: the file that it loads now stays embedded.
 	current, _ := net.Read(OwnedName)
-	isEmbedded := func(p primary) bool { return source(p.File, p.text) == sourceOf(current) }
-	p := found[max(0, slices.IndexFunc(found, isEmbedded))]
+	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
+	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })
+	// That file stays embedded while it is incomplete, if CRI-O may skip the other lists.
+	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && len(net.unseen(found[len(found)-1], false)) > 0 {
+		if _, err := net.read(embedded, false); IsWaiting(err) {
+			return nil, err
+		}
+	}
+	p := found[max(0, i)]
 	if err := p.CheckVersion(); err != nil {
 		return nil, err
 	}
