@@ -39,8 +39,8 @@ type Node struct {
 	loader conflist.Loader // the settings of that runtime
 }
 
-// New returns a Node. api may be nil if nothing will be installed. runtime may be nil if the runtime
-// will not be asked.
+// New returns a Node. api may be nil for a Node that is only verified or cleaned. runtime is nil with
+// --cri-socket none.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	return &Node{
 		Settings: settings,
@@ -52,9 +52,9 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 	}
 }
 
-// Install brings the node into the desired state, as far as possible. It writes the entry, because of
-// which the runtime calls the plugin, after everything that the plugin needs. renew requests a new
-// token, whatever the age of the current one is.
+// Install brings the node into the desired state as far as possible, and reports what it could not do.
+// It writes the entry, which makes the runtime call the plugin, after everything that the plugin needs.
+// With renew, it requests a new token even if the current one is not old.
 func (n *Node) Install(ctx context.Context, renew bool) Report {
 	var report Report
 	for _, directory := range n.Settings.BinDirs {
@@ -82,7 +82,8 @@ func (n *Node) explained(directory string, err error) error {
 	return host.ExplainDenial(host.OwnLabel(), n.Settings.At(directory), err)
 }
 
-// pluginRuns reports whether the installed plugins run, even if they are not the agent's copy.
+// pluginRuns reports whether the plugin in every directory runs, even if it differs from the agent's
+// copy.
 func (n *Node) pluginRuns(ctx context.Context) bool {
 	for _, directory := range n.Settings.BinDirs {
 		if n.Settings.Execute.tryPlugin(ctx, n.Settings.At(directory)+"/"+conflist.PluginType) != nil {
@@ -110,8 +111,8 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 	return errors.Join(do(directory), directory.Close())
 }
 
-// PlaceEntry writes the entry into the runtime's CNI configuration and removes the
-// entries of other modes. It reports whether it wrote the entry.
+// PlaceEntry writes the entry into the runtime's CNI configuration and removes the entries of other
+// modes. It writes nothing if withholdsEntry forbids that. changed reports whether it wrote the entry.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.withLists(ctx, func(net conflist.Net) (err error) {
@@ -204,8 +205,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	return found
 }
 
-// examineEntry returns warnings about another plugin in the list that captures the same pods, and an
-// error if the entry is wrong.
+// examineEntry returns an error if the entry is missing or wrong, and warnings about another plugin in
+// the list that captures the same pods.
 func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {
 		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)

@@ -14,15 +14,15 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// Files in the state directory. They name the release that owns the node, and the agent that last took
-// the lock.
+// Files in the state directory. owner names the Helm release that owns the node, and holder the agent
+// that last took the lock.
 const (
 	ownerName  = "owner"
 	holderName = "holder"
 )
 
-// Uninstall is Clean for a node without a running agent, because an agent would reinstall the files.
-// With force, it removes them even if an agent runs.
+// Uninstall cleans the node as Clean does. It returns an error if an agent runs on the node, because
+// the agent would install everything again. With force, it cleans the node nevertheless.
 func (n *Node) Uninstall(purge, force bool) error {
 	lock, err := n.lockUnclaimed()
 	if err != nil && !force {
@@ -87,7 +87,8 @@ func (n *Node) Claim() (io.Closer, error) {
 	return lock, nil
 }
 
-// holderOf returns the name of the agent that holds the node.
+// holderOf returns "agent" and the name of the agent that holds the node, or "another agent" if the
+// name is unknown.
 func holderOf(state *host.Dir) string {
 	if name := nameIn(state, holderName); name != "" {
 		return "agent " + name
@@ -95,7 +96,7 @@ func holderOf(state *host.Dir) string {
 	return "another agent" // Clean has removed the file
 }
 
-// nameIn returns the name in a file of the state directory, or "" if the file does not exist.
+// nameIn returns the name in a file of the state directory, or "" if it can't read the file.
 func nameIn(state *host.Dir, file string) string {
 	name, err := state.Read(file)
 	if err != nil {

@@ -21,9 +21,9 @@ func (n *Node) isMarked() (marked bool, err error) {
 	return marked, err
 }
 
-// withholdsEntry reports whether the agent must not write the entry, because the backend does not work.
-// If the node has had an entry, the agent restores it in any case, because without the entry, pods of
-// the mesh would start uncaptured. The agent does not change an existing entry.
+// withholdsEntry reports whether the agent must not write the entry. While the backend does not work,
+// the agent neither changes an existing entry nor gives a node its first one. It restores an entry that
+// the node has lost, because without it pods of the mesh would start uncaptured.
 func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil

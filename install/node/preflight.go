@@ -195,7 +195,8 @@ func (p *preflight) lists(net conflist.Net) {
 	}
 }
 
-// kernel applies every kind of rule in a scratch network namespace.
+// kernel tests in a temporary network namespace whether the kernel accepts every kind of rule. Without
+// root, it only notes that the kernel was not tested.
 func (p *preflight) kernel(ctx context.Context) {
 	if os.Geteuid() != 0 {
 		p.note(report.KernelUntested, "run it as root", "the kernel was not tested: that needs root")

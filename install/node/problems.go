@@ -10,7 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// preflightTimeout is the time that the agent waits for the checks of preflight.
+// preflightTimeout limits the duration of preflight's checks at the agent's start.
 const preflightTimeout = 30 * time.Second
 
 // Preflight logs and counts the findings of preflight. It runs in parallel with the agent's work, which

@@ -25,8 +25,8 @@ type Program struct {
 	Try  func(ctx context.Context, path string) error
 }
 
-// programs returns the programs that belong next to the runtime's plugins. The plugin comes last,
-// because it executes the other program.
+// programs returns the programs to install next to the runtime's plugins: the plugin and, if the node
+// has credentials, capture-cni-lookup. The plugin comes last, because it executes capture-cni-lookup.
 func programs(s Settings) []Program {
 	plugin := Program{conflist.PluginType, s.Binary, s.Execute.tryPlugin}
 	if !s.Credentials.OnNode {

@@ -52,8 +52,8 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports whether the
-// runtime has. It also returns false for a runtime that never reports its configuration. It returns an
-// error if the runtime does not answer.
+// runtime has loaded one. It returns false at once for a runtime that never reports its configuration,
+// and an error if the runtime has not answered for answerTimeout.
 func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)
@@ -100,8 +100,8 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	return now
 }
 
-// runtimeLoader returns the settings of the runtime that answered last. If no runtime has answered, it
-// asks the runtime now.
+// runtimeLoader returns the settings by which the runtime chooses a list, as they were when the runtime
+// last answered. If no runtime has answered yet, it asks the runtime now.
 func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	n.mu.Lock()
 	loader := n.loader
@@ -112,9 +112,8 @@ func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	return loader
 }
 
-// Rival returns the program that keeps removing the entry, or "unknown" if no files of the node
-// identify it. The warning names the list and the network that lose the entry. The plugins in the list
-// do not show which program writes it.
+// Rival returns the program that keeps removing the entry, or "unknown" if no file of the node
+// identifies the program. The warning names the list and the network that lose the entry.
 func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment

@@ -83,8 +83,8 @@ func (s Settings) Plugin() string { return s.At(s.BinDirs[0]) + "/" + conflist.P
 // CredentialDirs returns the directories for credentials, the preferred one first.
 func (s Settings) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} }
 
-// BackendFault returns an error if the entry can't be written for the backend that the operator
-// configured.
+// BackendFault returns an error if the backend that the operator configured does not work on this node,
+// so that the entry must not be written.
 func (s Settings) BackendFault() error { return s.Backend.Fault(s.Entry.Asked) }
 
 // KeepsBootFiles reports whether systemd-tmpfiles should create the entry at boot.

@@ -47,8 +47,9 @@ func (k *Keeper) otherDirectories() []string {
 	return others
 }
 
-// Changed has the next step answer a change of a directory: by a repair, which contention
-// delays, for the runtime's and its subdirectories.
+// Changed schedules the work after a change in a directory. For one of otherDirectories, that is a
+// resync in the next step. For the runtime's directory and its subdirectories, it is a repair, which
+// waits while another program keeps changing the entry.
 func (k *Keeper) Changed(directory string) {
 	if slices.Contains(k.otherDirectories(), directory) {
 		k.nextResync = time.Time{}
@@ -58,7 +59,7 @@ func (k *Keeper) Changed(directory string) {
 	k.nextRepair = now.Add(k.contention.wait(now))
 }
 
-// Step does what is due, and returns when the next step is.
+// Step does the work that is due, and returns the time of the next step.
 func (k *Keeper) Step(ctx context.Context) (next time.Time) {
 	if !time.Now().Before(k.nextResync) {
 		k.resync(ctx, false)
@@ -97,7 +98,8 @@ func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	}
 }
 
-// StepAbsent cleans the node if it may, and returns when to check it again.
+// StepAbsent cleans the node if CheckRemovable permits that, and otherwise keeps the plugin installed.
+// It returns the time to wait before the next call.
 func (k *Keeper) StepAbsent(ctx context.Context, force bool, stop func()) (again time.Duration) {
 	err := k.node.CheckRemovable(ctx, force)
 	report := Report{Mode: k.node.Mode}

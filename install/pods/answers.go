@@ -23,8 +23,8 @@ type podReader interface {
 }
 
 // answers answers requests from the cache or, if the cache lacks the pod, from the API server. A
-// request for another node's pod must contain the pod's UID, and errors never contain it. So a process
-// that reaches the socket can't read such a pod by its name.
+// request for another node's pod must contain the pod's UID, and no answer with an error contains a
+// UID. So a process that reaches the socket can't read another node's pod by its name.
 type answers struct {
 	cache   *podCache
 	api     podReader
@@ -55,7 +55,8 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	return a.send(sourceRead, found, request)
 }
 
-// pong answers a request that names no pod.
+// pong answers a request that names no pod. The answer contains a fault if the agent has not read its
+// node's pods yet and, on request, the UIDs of the injected pods.
 func (a *answers) pong(request lookup.Request) []byte {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if err := a.cache.unready(); err != nil {

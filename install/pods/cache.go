@@ -32,7 +32,8 @@ func newPodCache(watched bool, meshes []config.MeshName, m *podMetrics, log *slo
 	return &podCache{meshes: meshes, metrics: m, log: log, entries: map[string]*entry{}, watched: watched}
 }
 
-// find returns the answer about the pod with this key and UID, or with this key if the UID is empty.
+// find returns the answer about the pod with this key and UID. A request without a UID finds no pod,
+// because the cached pod could be an earlier one of that name.
 func (c *podCache) find(key, uid string) (*entry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

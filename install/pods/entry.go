@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// compressFrom is the size from which an answer is compressed.
+// compressFrom is the size in bytes from which a cached document is compressed.
 const compressFrom = 4 << 10
 
 // entry is the encoded answer about one pod.
@@ -96,7 +96,8 @@ func (e *entry) answer() ([]byte, error) {
 	return document, nil
 }
 
-// compress ignores errors, because the level is valid and a buffer's Write does not fail.
+// compress returns the document compressed by DEFLATE. It ignores errors, because the level is valid
+// and a buffer's Write does not fail.
 func compress(document []byte) []byte {
 	var compressed bytes.Buffer
 	writer, _ := flate.NewWriter(&compressed, flate.BestSpeed)

@@ -24,8 +24,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// maxConnections limits the connections at once. It is more than the number of pods that start at once
-// on a node.
+// maxConnections limits the number of simultaneous connections. It exceeds the number of pods that
+// start on a node at the same time.
 const maxConnections = 256
 
 // Settings contains the settings of a Server.
@@ -103,7 +103,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// listen creates the socket.
+// listen creates the socket, and records that the Server listens.
 func (s *Server) listen(ctx context.Context) (*net.UnixListener, error) {
 	listener, err := host.ListenStream(ctx, s.settings.Socket)
 	if err == nil {
@@ -124,7 +124,8 @@ func (s *Server) setListening(err error) {
 	s.listening = err
 }
 
-// accept accepts a connection, and serves it in a goroutine that connections counts.
+// accept accepts a connection, and serves it in a goroutine that connections counts. While
+// maxConnections are open, it closes the new connection instead.
 func (s *Server) accept(ctx context.Context, listener *net.UnixListener, connections *sync.WaitGroup) error {
 	conn, err := listener.AcceptUnix()
 	if err != nil {

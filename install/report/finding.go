@@ -36,7 +36,7 @@ func FaultSeverity(waits bool) Severity {
 	return map[bool]Severity{true: Waiting, false: Problem}[waits]
 }
 
-// join joins the texts that are not empty.
+// join joins the texts that are not empty with colons.
 func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ": ")
 }

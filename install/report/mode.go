@@ -11,17 +11,19 @@ import (
 type Mode string
 
 const (
-	// Auto means DropIn if the runtime reports that it has loaded the drop-in, and otherwise Insert.
+	// Auto lets the agent choose a mode: DropIn if the runtime reports that it has loaded the drop-in,
+	// and otherwise Owned or Insert, as the form of the primary conflist permits.
 	Auto Mode = "auto"
-	// DropIn writes a file of its own into the primary conflist's directory for drop-ins.
+	// DropIn writes the entry to a file of its own in the directory for drop-ins of the primary
+	// conflist.
 	DropIn Mode = "dropin"
-	// Insert writes the entry into the conflist that the runtime loads.
+	// Insert writes the entry to the conflist that the runtime loads.
 	Insert Mode = "insert"
-	// Owned writes a conflist that embeds the primary one and sorts before all others.
+	// Owned writes a conflist that copies the primary one, and whose name sorts before all others.
 	Owned Mode = "owned"
-	// Multus writes a configuration that network attachments refer to.
+	// Multus writes a configuration to which a network attachment refers.
 	Multus Mode = "multus"
-	// MultusChain writes the entry into the auxiliary chain of Multus.
+	// MultusChain writes the entry to the auxiliary chain of Multus.
 	MultusChain Mode = "multus-chain"
 )
 

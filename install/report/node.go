@@ -61,7 +61,8 @@ type NamedPod struct {
 // ShortUID returns the beginning of a pod's UID, which distinguishes the pod from others on its node.
 func ShortUID(uid string) string { return uid[:min(len(uid), 8)] }
 
-// Lacks reports whether a pod is certainly not one of those that States counts.
+// Lacks reports whether a pod is certainly not one of those that States counts. If Known does not
+// contain all of these pods, it returns false.
 func (p Pods) Lacks(uid string) bool {
 	counted := 0
 	for _, count := range p.States {

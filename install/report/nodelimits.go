@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// MaxRules is the greatest version of a pod's rules.
+// MaxRules is the highest version number of a pod's rules that a node's state may contain.
 const MaxRules = 9999
 
 // Limits of a state.

@@ -44,7 +44,7 @@ func (v Runtime) PassesAnnotations() (passes, known bool) {
 	return v.isSince(containerd, 1, 5) || v.isSince(crio, 1, 29), v.IsContainerd() || v.IsCRIO()
 }
 
-// SendsToAll reports whether the runtime sends each event to all listeners. Before these versions, a
+// SendsToAll reports whether the runtime sends each event to all listeners. In earlier versions, a
 // second listener takes events from the kubelet, so that pods hang:
 // https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
 func (v Runtime) SendsToAll() bool { return v.isSince(containerd, 2, 0) || v.isSince(crio, 1, 30) }

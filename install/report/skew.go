@@ -5,7 +5,7 @@ package report
 import "strings"
 
 // SkewAdvice returns the next step for an agent that ended because it does not know a command or a
-// flag. The cause is a chart of another release. For any other message, SkewAdvice returns "".
+// flag, so that its chart is of another release. For any other message, it returns "".
 func SkewAdvice(message string) string {
 	if !strings.Contains(message, `unknown command "`) && !strings.Contains(message, "unknown flag: ") {
 		return ""

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report contains the data that agent, guard and kubectl capture-cni exchange, and their texts:
-// the state of a node and of its pods, the explanation of one pod, and the parts of a support bundle.
-// It is pure.
+// Package report contains the data that agent, guard and kubectl capture-cni exchange, and the texts
+// about them: the state of a node and of its pods, the explanation of one pod, and the parts of a
+// support bundle. The package uses no client and no netlink.
 package report
 
 import (
@@ -16,12 +16,12 @@ func PodStates() []Code {
 	return []Code{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater, Unknown, Exempt}
 }
 
-// IsMissing reports whether a pod's traffic may bypass the proxy unintentionally, or whether the pod
-// does not start.
+// IsMissing reports whether a pod in this state may bypass its proxy unintentionally, or does not
+// start, or whether this is unknown.
 func (c Code) IsMissing() bool { return c.Severity() == Problem || c.Severity() == NotKnown }
 
 // bad contains the states of pods that are not captured as desired, the worst last.
 var bad = []Code{Outdated, Changed, Exempt, Unknown, Obstructed, Foreign, Drifted, InjectedLater, Uncaptured}
 
-// CompareStates orders states, the worst first. Unknown states come last.
+// CompareStates orders the states of pods, the worst first. States that bad does not contain come last.
 func CompareStates(a, b Code) int { return cmp.Compare(slices.Index(bad, b), slices.Index(bad, a)) }

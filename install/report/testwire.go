@@ -20,8 +20,8 @@ const TestApplication = TestServer + "/application"
 // TestProxy returns the name of a pod's proxy in a TestLine.
 func TestProxy(pod, direction string) string { return pod + "/" + direction }
 
-// TestLine is the line that a proxy or the application writes to each connection, in a pod of kubectl
-// capture-cni test.
+// TestLine is the line that each proxy, and the application, of kubectl capture-cni test writes to each
+// connection.
 type TestLine struct {
 	By       string         `json:"by"`
 	Client   netip.Addr     `json:"client"`            // the connection's source
@@ -29,14 +29,14 @@ type TestLine struct {
 	Fault    string         `json:"fault,omitempty"`   // only from a proxy: why the proxy could not forward the connection
 }
 
-// TestObservation is the result of one connection of the test's client.
+// TestObservation is the result of one connection by the test's client.
 type TestObservation struct {
 	To    netip.AddrPort `json:"to"`
 	Lines []TestLine     `json:"lines,omitempty"` // in the order of the connection's path
 	Fault string         `json:"fault,omitempty"` // why the application did not answer
 }
 
-// Answered reports whether the application answered.
+// Answered reports whether the last line of the answer is the application's.
 func (o TestObservation) Answered() bool {
 	return len(o.Lines) > 0 && o.Lines[len(o.Lines)-1].By == TestApplication
 }
@@ -46,7 +46,8 @@ const (
 	maxTestSize  = 4096 // bytes; the kubelet cuts longer messages
 )
 
-// EncodeTest returns observations as JSON.
+// EncodeTest returns observations as JSON. It cuts long faults, and returns an error for more than
+// maxTestSize bytes.
 func EncodeTest(observations []TestObservation) ([]byte, error) {
 	for i := range observations {
 		cutFault(&observations[i].Fault)

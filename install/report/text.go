@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Indent begins all lines of a fact except the first.
+// Indent precedes each line of a fact except the first line.
 const Indent = "             "
 
 // facts writes each fact on a new line, and indents the fact's other lines, so that a text from a pod
@@ -67,7 +67,7 @@ func (p Explanation) writeState(f *facts) {
 	}
 }
 
-// String returns "nothing" for nil.
+// String returns the value as text for people: "nothing" for nil, and "present" for a hidden value.
 func (v *Value) String() string {
 	switch {
 	case v == nil:

@@ -10,7 +10,7 @@ type NodeTraffic struct {
 	Pods []Traffic `json:"pods"`
 }
 
-// Traffic is how many connections a pod's rules have decided about since they were written.
+// Traffic contains the numbers of a pod's connections, since its rules were written.
 type Traffic struct {
 	Namespace   string          `json:"namespace"`
 	Name        string          `json:"name"`
@@ -20,14 +20,14 @@ type Traffic struct {
 	Unknown     string          `json:"unknown,omitempty"`     // why they are not known
 }
 
-// Connections is how many connections have one outcome.
+// Connections is the number of connections for which the rules made one decision for one reason.
 type Connections struct {
 	Decision string `json:"decision"`
 	Reason   string `json:"reason"`
 	Count    int64  `json:"count"`
 }
 
-// Sum returns the connections with a decision.
+// Sum returns the number of connections with a decision, for any reason.
 func (t Traffic) Sum(decision string) (sum int64) {
 	for _, c := range t.Connections {
 		if c.Decision == decision {

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Limits of a record's fields, in addition to those that the sender observes.
+// Limits of a record's fields, in addition to the limits that the sender observes.
 const (
 	maxStamp = 128 // a rule's comment in the kernel has at most 127 bytes
 	maxStage = time.Hour
@@ -57,7 +57,8 @@ func read(document []byte) (r record.Record, err error) {
 	return r, fault(r)
 }
 
-// fault returns an error for the limit that a record exceeds, or nil.
+// fault returns an error if a record exceeds a limit or has a field of another form. Otherwise it
+// returns nil.
 func fault(r record.Record) error {
 	sandbox, backend := record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend)
 	wrong := cmp.Or(record.CheckPod(r.Pod), sandbox, backend)

@@ -13,7 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// key returns the key in a file's name, and whether the file is finished.
+// key returns the key in the name of a record's file, which is the text after the first dash, and
+// whether the file is completely written.
 func key(f record.File) (key string, ok bool) {
 	_, rest, _ := strings.Cut(f.Name, "-") // empty without a dash
 	return strings.CutSuffix(rest, record.Finished)
@@ -55,7 +56,8 @@ func ReadAll(path string) (records []record.Record, err error) {
 	return records, d.Close()
 }
 
-// ReplaySpool passes each document in a spool to take, the oldest first, and deletes it.
+// ReplaySpool passes each document in a spool to take, the oldest first, and deletes the document. A
+// missing spool is no error.
 func ReplaySpool(spool string, take func(document []byte)) error {
 	d, err := record.OpenDir(spool)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -38,7 +38,7 @@ type Events struct {
 	events map[subject]*counted
 }
 
-// counted is an Event with its current count.
+// counted is an Event with the number of its notices.
 type counted struct {
 	corev1.Event
 	created bool // the API server has the Event
@@ -80,7 +80,9 @@ const (
 	maxMessage      = 1024      // the API server's limit
 )
 
-// NewEvents returns Events about one node's pods, and registers its metrics. Serve posts the Events.
+// NewEvents returns Events for the pods of one node, and registers the metric of dropped Events.
+// watched reports whether the agent's watch has found a pod on this node. Call Serve to post the
+// Events.
 func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool, registry prometheus.Registerer, log *slog.Logger) *Events {
 	return &Events{
 		api: api, node: node, watched: watched, log: log,
@@ -91,7 +93,8 @@ func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool,
 	}
 }
 
-// Post queues the Events for a record. If the queue is full, Post drops and counts them.
+// Post queues the Events for a record: for its message, its warnings and its notes. While the queue is
+// full, Post drops them and counts them.
 func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
@@ -127,8 +130,9 @@ func eventOf(r record.Record) (reason string, code report.Code) {
 	return reason, report.Code(r.Reason)
 }
 
-// enqueue counts a notice in its subject's Event. The Event is posted once for all notices that arrive
-// before its turn.
+// enqueue counts a notice in the Event of its subject, and queues the Event unless it is already
+// queued. So one request posts all notices that arrive before the Event's turn. If the queue is full,
+// enqueue drops the notice.
 func (e *Events) enqueue(n notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,8 +160,8 @@ func (e *Events) enqueue(n notice) {
 	}
 }
 
-// forget removes the Events that the API server has deleted and, if there are too many, others. It
-// keeps those in the queue.
+// forget removes the Events that the API server has deleted because of their age. If there are too many
+// Events, it removes all others, too. It keeps the queued ones.
 func (e *Events) forget(now time.Time) {
 	for s, event := range e.events {
 		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {
@@ -222,8 +226,8 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 	return err
 }
 
-// isOwn reports whether a pod exists and runs on this node. The record alone does not prove that,
-// because any process that reaches the socket could have sent it.
+// isOwn reports whether a pod exists and runs on this node. The record does not prove that, because any
+// process that reaches the socket could have sent it.
 func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil
@@ -243,7 +247,7 @@ func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	return true, nil
 }
 
-// newName returns a name of the form that client-go's recorder gives to Events.
+// newName returns a unique name for an Event, in the form that client-go uses.
 func newName(about string) string { return fmt.Sprintf("%s.%x", about, time.Now().UnixNano()) }
 
 func (e *Events) event(about corev1.ObjectReference, namespace, reason string, at time.Time) corev1.Event {

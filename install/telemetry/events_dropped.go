@@ -58,7 +58,8 @@ func (d *droppedEvents) count(cause string, now time.Time) {
 	d.byCause[cause]++
 }
 
-// summary returns a message about the dropped Events, or "" if no summary is due.
+// summary returns a message about the Events that were dropped since the last summary, or "" if no
+// summary is due.
 func (d *droppedEvents) summary(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

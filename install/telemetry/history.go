@@ -15,16 +15,16 @@ import (
 // HistoryDirectory returns the directory of the history, next to the agent's socket.
 func HistoryDirectory(socket string) string { return filepath.Join(filepath.Dir(socket), "adds") }
 
-// Limits of the history, in pods and in bytes. They are several times larger than a node needs. The
-// records of the oldest ADDs are deleted first.
+// Limits of the history: pods, and bytes. They are several times larger than a node needs. Beyond them,
+// the records of the oldest ADDs are deleted.
 const (
 	maxPods  = 1024
 	maxBytes = 4 << 20
 )
 
-// KeepRecord replaces the record of the same pod, even if the old record has a later time, because the
-// clock may have been set back. But a record from the spool does not replace a newer record. Errors:
-// fs.ErrNotExist.
+// KeepRecord replaces the record of the same pod by this one. It does so even if the old record has a
+// later time, because the clock may have been set back, unless this record comes from the spool.
+// Errors: fs.ErrNotExist.
 func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	uid := r.Pod.UID
 	if uid == "" {
@@ -51,7 +51,8 @@ func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	return nil
 }
 
-// filesOf returns the files with records of a pod. Two agents may leave several.
+// filesOf returns the files with records of a pod, the oldest first. If two agents ran at the same
+// time, there can be several.
 func filesOf(d *record.Dir, uid string) []record.File {
 	return slices.DeleteFunc(d.Files(), func(f record.File) bool {
 		key, ok := key(f)

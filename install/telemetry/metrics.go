@@ -29,7 +29,8 @@ func Metrics() []metrics.Metric {
 	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
 }
 
-// stageBuckets range from a commit in a small pod to the longest lookup.
+// stageBuckets are the upper limits of the histogram's buckets, in seconds, from a commit in a small
+// pod to the longest lookup.
 var stageBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}
 
 func newAddMetrics(f *metrics.Factory) *addMetrics {

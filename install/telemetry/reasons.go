@@ -13,7 +13,7 @@ func ofAdds() []record.Verdict {
 	return []record.Verdict{record.Captured, record.Passed, record.Failed}
 }
 
-// Reasons returns all reasons that a verdict can have.
+// Reasons returns all reasons that records with this verdict can have.
 func Reasons(verdict record.Verdict) []capture.Reason {
 	switch verdict {
 	case record.Passed:

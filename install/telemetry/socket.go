@@ -45,9 +45,9 @@ func makeDirectories(socket string) error {
 // kubeletsMode is the mode of a directory that the kubelet creates for a volume, such as the guard's.
 const kubeletsMode = 0o755
 
-// makePrivate creates a directory, or removes other users' permission to read an existing one. It does
-// not change a directory in which other users could have written, because opening such a directory
-// returns an error.
+// makePrivate creates a directory, or removes other users' permission to read an existing one. It
+// leaves a directory unchanged in which other users could have written, because later attempts to open
+// it return an error.
 func makePrivate(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if !errors.Is(err, os.ErrExist) {
@@ -60,7 +60,8 @@ func makePrivate(dir string) error {
 	return errors.Join(root.Chmod(".", 0o700), root.Close())
 }
 
-// isOurs reports whether a record's sender has the agent's own user. Plugin, guard and agent are root.
+// isOurs reports whether a record's sender runs as the agent's own user, which is root for plugin,
+// guard and agent.
 func isOurs(control []byte) bool {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) != 1 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry receives records of the plugin and the guard, which do not wait for it. It converts
-// the records to metrics, log lines and Events, and keeps the record of each pod's last ADD. It checks
-// each value, because a process that poses as the plugin can send anything.
+// Package telemetry receives records from the plugin and the guard, which never wait for it. It
+// converts the records to metrics, log lines and Events, and keeps the record of each pod's last ADD.
+// It checks each field of a record, because any process of root can send one.
 package telemetry
 
 import (
@@ -72,8 +72,8 @@ const (
 // replayInterval is the time between checks of the spool and of the installed plugin.
 const replayInterval = time.Minute
 
-// Serve listens until ctx ends, and again after each loss of the socket. After its end, the plugin's
-// records are refused and spooled until the next agent listens.
+// Serve listens until ctx ends, and again after each loss of the socket. Once Serve has ended, the
+// plugin can't send its records, and spools its failures until the next agent listens.
 func (l *Listener) Serve(ctx context.Context) {
 	path := l.settings.Socket
 	listen := func(ctx context.Context) (*net.UnixConn, error) {
@@ -87,8 +87,8 @@ func (l *Listener) Serve(ctx context.Context) {
 	}, l.log)
 }
 
-// replay reads the spool, and checks the directories and the plugin, which another agent or an upgrade
-// may have replaced.
+// replay reads the spool. It also checks the directories of records, and the version of the installed
+// plugin, because another agent or an upgrade may have replaced them.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
 	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted the directories
@@ -99,7 +99,8 @@ func (l *Listener) replay() {
 	}
 }
 
-// read receives one record.
+// read receives one record and, once a minute, first reads the spool. It counts and discards a record
+// whose sender is another user.
 func (l *Listener) read(conn *net.UnixConn, buffer, control []byte) error {
 	if time.Since(l.replayed) >= replayInterval {
 		l.replayed = time.Now()
@@ -117,7 +118,7 @@ func (l *Listener) read(conn *net.UnixConn, buffer, control []byte) error {
 	return nil
 }
 
-// receive processes one record, which may come from the spool.
+// receive processes one record. spooled says that the record comes from the spool.
 func (l *Listener) receive(document []byte, spooled bool) {
 	r, err := ParseRecord(document)
 	switch {
@@ -143,7 +144,7 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// countFailed counts a pod whose ADD failed, unless its last one did, too.
+// countFailed counts a pod whose ADD failed, unless the pod's previous ADD failed, too.
 func (l *Listener) countFailed(r record.Record) {
 	if r.Verdict != record.Failed || r.Pod.UID == "" {
 		return
@@ -154,7 +155,8 @@ func (l *Listener) countFailed(r record.Record) {
 	}
 }
 
-// record writes an ADD to the history, unless the pod is outside the mesh and there are no warnings.
+// record writes the record of an ADD to the history, unless the pod is outside the mesh and the record
+// has no warnings and notes.
 func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !isExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
@@ -170,8 +172,9 @@ func (l *Listener) record(r record.Record, spooled bool) {
 	}
 }
 
-// paced returns the log for one line about a record. If there are too many lines, it drops the line,
-// and the next line contains the number of dropped lines. Lines below the log's level do not count.
+// paced returns the log for one line about a record. Beyond the pace, it returns a log that discards
+// the line, and the next written line contains the number of discarded ones. Lines below the log's
+// level do not count.
 func (l *Listener) paced(level slog.Level) *slog.Logger {
 	if !l.log.Enabled(context.Background(), level) {
 		return l.log

@@ -11,8 +11,9 @@ import (
 // Outcome is the decision of the rules about a connection, and its reason.
 type Outcome struct{ Decision, Reason string }
 
-// Outcomes returns every outcome that a Meter can have. Own connections stay on loopback, or
-// are the proxy's. Refused and fenced ones are attempts.
+// Outcomes returns every outcome that a Meter can have. The decision "own" is for connections on
+// loopback and of the proxy. The decisions "refused" and "fenced" count attempts, because such a
+// connection does not begin.
 func Outcomes() (all []Outcome) {
 	for _, of := range [][]string{
 		{"captured", "inbound", "outbound", "dns"},
@@ -28,8 +29,8 @@ func Outcomes() (all []Outcome) {
 	return all
 }
 
-// exemptions has the reason of a rule that matches a list, by the list's name without its number and
-// family.
+// exemptions maps the name of a list in a rule, without its number and family, to the reason of the
+// exemption.
 var exemptions = map[string]string{
 	"exclude_interfaces": "interface", "reroute_interfaces": "not_included", "exclude_owner_groups": "group",
 	"exclude_inbound_ports": "inbound_port", "exclude_outbound_ports": "outbound_port",
@@ -37,8 +38,8 @@ var exemptions = map[string]string{
 	"exempt_users": "user", "exempt_ports": "outbound_port", "exempt_ranges": "range",
 }
 
-// Meter says that the counter of a rule is a part of an outcome's count. A negative meter is
-// about connections that another meter of this outcome counts too many.
+// Meter says that the counter of a rule contributes to the count of an outcome. If it is negative, the
+// counter is subtracted, because another meter of this outcome also counts these connections.
 type Meter struct {
 	Chain    string // in nftables
 	Rule     int    // its index in the chain
@@ -46,9 +47,9 @@ type Meter struct {
 	Negative bool
 }
 
-// Meters returns the meters of the rules. nat decides once for a connection, so its counters
-// count connections. No rule counts the connections that leave a chain at its end: they are
-// those that rules sent there, without those that a rule of the chain matched.
+// Meters returns the meters of the rules. nat decides once for each connection, so its counters count
+// connections. No rule counts the connections that reach the end of a chain: their number is that of
+// the connections that rules sent to the chain, less those that a rule of the chain matched.
 func Meters(rs capture.Ruleset) (meters []Meter) {
 	for _, chain := range rs.Chains {
 		for i, r := range chain.Rules {
@@ -67,8 +68,9 @@ func Meters(rs capture.Ruleset) (meters []Meter) {
 	return meters
 }
 
-// unmatched returns the outcome of connections that no rule of a chain of nat matches. In a
-// fenced pod, the fence refuses them, or has an exception for them.
+// unmatched returns the outcome of connections that reach the end of a chain of nat, or the zero value
+// if another counter counts them. In a fenced pod, the fence counts them, because it refuses them or
+// has an exception for them.
 func unmatched(rs capture.Ruleset, chain string) Outcome {
 	switch chain {
 	case "ISTIO_PROXY":
@@ -81,7 +83,8 @@ func unmatched(rs capture.Ruleset, chain string) Outcome {
 	return Outcome{}
 }
 
-// outcome returns the outcome of the connections that a rule decides about, or none.
+// outcome returns the outcome of the connections about which a rule decides, or the zero value if the
+// rule decides about none.
 func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 	switch {
 	case r.Do.Chain == capture.ChainFence || r.Do.Chain == capture.ChainFenceReset:
@@ -104,7 +107,7 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 	return exemptionBy(r.Match)
 }
 
-// exemptionBy returns the outcome of an exemption in nat.
+// exemptionBy returns the outcome of connections that a rule of nat with this match exempts.
 func exemptionBy(m capture.Match) Outcome {
 	for _, list := range []string{m.In.Name, m.Out.Name, m.UID.Name, m.DstPort.Name, m.Src.Name, m.Dst.Name, m.GID.Name} {
 		list = strings.TrimSuffix(strings.TrimSuffix(list, "_"+string(capture.IPv4)), "_"+string(capture.IPv6))
@@ -125,7 +128,7 @@ func exemptionBy(m capture.Match) Outcome {
 	return Outcome{"exempt", "other"}
 }
 
-// fencedPart returns which packets a chain sends to the end of the fence.
+// fencedPart returns the reason for the packets that a chain sends to the end of the fence.
 func fencedPart(chain capture.Chain) string {
 	switch {
 	case chain.Hook == capture.Forward:

@@ -44,8 +44,8 @@ type passage struct {
 	translated bool // nat has captured it
 }
 
-// meets reports whether a match holds. conditions are the match's conditions that are set, in words and
-// with the packet's own values.
+// meets reports whether a match holds for the packet. conditions describes each condition of the match
+// in words, with the packet's own values.
 func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	holds = true
 	test := func(isSet, isMet bool, format string, args ...any) {

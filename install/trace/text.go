@@ -90,7 +90,7 @@ func (t Path) decisiveWords() string {
 	return fmt.Sprintf("rule %d of %s: %s", t.Decisive.Number, t.chainWords(t.Decisive.Table, t.Decisive.Chain), t.Decisive.Why)
 }
 
-// chainWords returns a chain's name as the backend's own program prints it.
+// chainWords returns a chain's name as the program nft, or iptables, prints it.
 func (t Path) chainWords(table capture.Table, chain string) string {
 	if t.NFTables {
 		return "chain " + capture.NFTChain(table, chain) + " in table inet " + capture.TableName
@@ -98,7 +98,7 @@ func (t Path) chainWords(table capture.Table, chain string) string {
 	return fmt.Sprintf("chain %s in table %s", chain, table)
 }
 
-// endWords says where a packet goes that no rule decides about.
+// endWords says which end of a chain a packet reaches about which no rule decides.
 func (t Path) endWords() string {
 	for _, hook := range slices.Backward(t.Hooks) {
 		if len(hook.Steps) == 0 || !hook.captures() {
@@ -167,7 +167,8 @@ func words(do capture.Action) string {
 	return "returns"
 }
 
-// assumptions returns the assumptions, other than the rules, on which the verdict depends.
+// assumptions returns the assumptions about routing, addresses and conntrack on which the verdict
+// depends.
 func (t Path) assumptions() []string {
 	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
 	if !t.Packet.Inbound {

@@ -37,7 +37,7 @@ type HookTrace struct {
 	Steps []Step        `json:"steps,omitempty"` // empty if no rule matches
 }
 
-// Step is a rule that matches.
+// Step is a rule that matches the packet.
 type Step struct {
 	Table      capture.Table  `json:"table"`
 	Chain      string         `json:"chain"`
@@ -72,8 +72,8 @@ type tracer struct {
 	trace Path
 }
 
-// traverse evaluates the chains of a hook. nat decides once for each connection, so a packet that has
-// passed nat's OUTPUT skips nat's PREROUTING.
+// traverse evaluates the chains of a hook, in the order of their priorities. nat decides once for each
+// connection, so a packet that has passed nat's OUTPUT skips nat's PREROUTING.
 func (t *tracer) traverse(hook capture.Hook) {
 	t.at.hook = hook
 	byPriority := func(a, b capture.Chain) int { return cmp.Compare(a.Priority(), b.Priority()) }
@@ -89,8 +89,9 @@ func (t *tracer) traverse(hook capture.Hook) {
 	}
 }
 
-// enterLoopback moves a redirected packet to the pod's own address. One that is translated to
-// another host leaves the pod.
+// enterLoopback changes the packet's destination and interface as nat's decision does. A redirected
+// packet goes to the pod's own address over lo; a packet that was translated to another host leaves the
+// pod.
 func (t *tracer) enterLoopback() {
 	switch to := t.translation(); {
 	case to.Addr().IsLoopback():
@@ -109,7 +110,8 @@ func (t *tracer) enterLoopback() {
 	t.at.To, t.at.Interface = netip.AddrPortFrom(own, t.trace.Port), loopbackName
 }
 
-// translation returns where the packet was translated to, the zero value for one that was not.
+// translation returns the destination to which the packet was translated, or the zero value if it was
+// not translated.
 func (t *tracer) translation() netip.AddrPort {
 	if t.trace.Verdict != capture.Translate {
 		return netip.AddrPort{}
@@ -118,7 +120,8 @@ func (t *tracer) translation() netip.AddrPort {
 	return netip.AddrPortFrom(to.Addr(), cmp.Or(to.Port(), t.at.To.Port()))
 }
 
-// evaluate applies a chain, and reports whether the packet leaves the table.
+// evaluate applies a chain to the packet, and reports whether no later rule of the table sees the
+// packet.
 func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 	for i, rule := range chain.Rules {
 		conditions, holds := t.at.meets(rule.Match)
@@ -158,7 +161,8 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 	return false
 }
 
-// captures reports whether the chain's table and hook can capture a packet.
+// captures reports whether the rules of this table at this hook can decide whether the packet is
+// captured or refused.
 func (h HookTrace) captures() bool {
 	return h.Table == capture.NAT || h.Table == capture.Filter || h.Table == capture.Mangle && h.Hook == capture.Prerouting
 }

@@ -22,8 +22,8 @@ const (
 	maxAnswer           = 8 << 10 // bytes of all lines together
 )
 
-// Connect connects to each destination until the application answers or the budget is used up, because
-// proxies, and the rules for the Service on the nodes, may start later.
+// Connect connects to each destination until the application answers, or until the budget is used up.
+// It retries because proxies, and the node's rules for the Service, may start later than the client.
 func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Duration) []report.TestObservation {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
@@ -36,7 +36,8 @@ func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Dur
 	return observations
 }
 
-// observe returns the last attempt that ctx did not interrupt.
+// observe connects again and again until the application answers or ctx ends. It returns the last
+// attempt that ctx did not interrupt or, if there was none, the interrupted first one.
 func observe(ctx context.Context, to netip.AddrPort) (last report.TestObservation) {
 	for {
 		attempt := try(ctx, to)

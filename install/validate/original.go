@@ -15,9 +15,10 @@ import (
 // soOriginalDst has the value of SO_ORIGINAL_DST and of IP6T_SO_ORIGINAL_DST.
 const soOriginalDst = 80
 
-// originalDestination reads from conntrack the destination of a connection before its redirection.
-// x/sys has no getsockopt that returns a sockaddr. The function used here returns a struct that begins
-// with a sockaddr_in6. In it, a sockaddr_in has its address at the place of the flow.
+// originalDestination reads from conntrack the destination that a connection had before its
+// redirection. x/sys has no getsockopt that returns a sockaddr, so this function uses one that returns
+// a struct with a sockaddr_in6 at its beginning. For IPv4, the kernel writes a sockaddr_in there, whose
+// address is at the place of the flow.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

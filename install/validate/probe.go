@@ -47,7 +47,7 @@ func (p *probe) attempt(ctx context.Context, progress io.Writer) {
 }
 
 // withoutAddresses returns the error's text without addresses and ports, because they differ between
-// attempts.
+// attempts with the same cause.
 func withoutAddresses(err error) string {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		err = operation.Err
@@ -56,8 +56,8 @@ func withoutAddresses(err error) string {
 }
 
 // unroutable reports whether the pod itself has no route to the destination, so that it sent no packet.
-// The error of a TCP connection does not tell, because it is the same if a router has no route.
-// Connecting a UDP socket looks up the route, but sends nothing.
+// The error of a TCP connection does not show that, because a router without a route causes the same
+// error. To connect a UDP socket, the kernel looks up the route, but sends nothing.
 func (p *probe) unroutable() bool {
 	conn, err := net.Dial(p.family.network("udp"), p.to.String())
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *probe) unroutable() bool {
 }
 
 // try opens a new connection, because rules do not capture connections that are older than the rules.
-// Only our listener can send the expected response.
+// It returns nil if the response is the expected one, which only our listener can send.
 func (p *probe) try(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: connectTimeout, Control: oneHop}
 	conn, err := dialer.DialContext(ctx, p.family.network("tcp"), p.to.String())
@@ -90,8 +90,8 @@ func (p *probe) try(ctx context.Context) error {
 	return errors.New("unexpected response: not our listener")
 }
 
-// oneHop sets a TTL of 1, so that the first router drops the packets of an uncaptured connection. The
-// packets of a captured connection pass no router.
+// oneHop sets a TTL of 1, so that the first router drops the packets of an uncaptured connection. A
+// captured connection still works, because its packets pass no router.
 func oneHop(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TTL
 	if network == IPv6.network("tcp") {

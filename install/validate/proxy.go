@@ -23,7 +23,7 @@ type Proxy struct {
 	Transparent               bool // inbound connections keep their addresses (TPROXY)
 }
 
-// Run serves until ctx ends.
+// Run accepts and forwards connections until ctx ends.
 func (p Proxy) Run(ctx context.Context) error {
 	outbound, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", p.OutboundPort))
 	if err != nil {
@@ -89,8 +89,8 @@ func (s side) forward(client *net.TCPConn) {
 	_, _ = io.Copy(client, server) // copies one direction, because the client sends nothing
 }
 
-// dialer returns the dialer for the original destination. An inbound connection comes from the address
-// that the rules exempt or, under TPROXY, from the client's address.
+// dialer returns the dialer for the original destination. For inbound connections, it uses the source
+// address that the rules exempt or, with TPROXY, the client's address.
 func (s side) dialer(line report.TestLine) *net.Dialer {
 	d := &net.Dialer{Timeout: connectionTimeout}
 	switch {

@@ -16,7 +16,7 @@ import (
 )
 
 // standIn listens at the proxy's port before the proxy starts. It answers each redirected connection
-// with its original destination.
+// with a secret and the connection's original destination.
 type standIn struct {
 	net.Listener
 	secret  string

@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// transparent lets a socket use addresses that are not the pod's.
+// transparent permits a socket to use addresses that the pod does not have.
 func transparent(network, _ string, conn syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
 	if network == "tcp6" {

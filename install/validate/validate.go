@@ -23,8 +23,8 @@ type Settings struct {
 	Families  Families
 	Port      uint16 // the proxy's port for this direction
 
-	// Destinations of outbound connections, of which the first one of each family is used. The
-	// addresses need not belong to a host.
+	// Destinations of outbound connections. Run uses the first address of each family; the addresses
+	// need not belong to a host.
 	Destinations []netip.Addr
 
 	// Budget is the time to wait for the rules, because the guard repairs a pod that started before the
@@ -49,8 +49,8 @@ type Failure struct {
 
 const retryInterval = 250 * time.Millisecond
 
-// Run returns nil once the capture of each family is proved, and a Failure if the budget is used up
-// before.
+// Run returns nil once the capture of each family is proved. If the budget is used up before, or the
+// proxy's port is in use, it returns a Failure.
 func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	var probes []*probe
 	defer func() {
@@ -59,7 +59,8 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 		}
 	}()
 	for deadline := time.Now().Add(s.Budget); ; {
-		// A family can be added during the run, because ADD adds an IPv6 address with IPv6 rules.
+		// A family can be added during the run: in a dual-stack pod, IPv6 is tested only once lo has
+		// the address that the plugin or a repair adds with the IPv6 rules.
 		added, err := s.newProbes(ctx, probes)
 		probes = append(probes, added...)
 		if err != nil {
@@ -85,7 +86,7 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	}
 }
 
-// newProbes returns probes for the families without one.
+// newProbes returns probes for the families that have no probe yet.
 func (s Settings) newProbes(ctx context.Context, known []*probe) ([]*probe, error) {
 	pod, err := readPodNetwork()
 	if err != nil {
@@ -117,8 +118,8 @@ func unproved(probes []*probe) []*probe {
 	return slices.DeleteFunc(slices.Clone(probes), func(p *probe) bool { return p.proved })
 }
 
-// failure returns the Failure of the probes that have not proved capture. If none of them has a route,
-// the rules were not tested.
+// failure returns the Failure for the probes that have not proved capture. If the pod has a route for
+// none of them, the Failure says that the rules were not tested.
 func (s Settings) failure(missing []*probe) error {
 	code := CodeNotTried
 	var reasons []string

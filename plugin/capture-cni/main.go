@@ -22,8 +22,8 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
-	// A call takes milliseconds, and its steps follow each other, so more processors would only
-	// move the process from one to another.
+	// A call takes milliseconds, and its steps follow each other, so more processors would only make
+	// the process change between them.
 	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()
 	if err != nil {
@@ -33,8 +33,8 @@ func main() {
 	os.Exit(verbs.Run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// claimStdout returns the stdout from which the runtime reads the result. Everything else that
-// this process writes to file descriptor 1 goes to stderr.
+// claimStdout returns the stdout from which the runtime reads the result. From then on, everything else
+// that this process writes to file descriptor 1 goes to stderr.
 func claimStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

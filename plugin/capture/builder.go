@@ -18,9 +18,9 @@ type builder struct {
 	chains            []Chain
 }
 
-// baseChainWithoutIPv6 begins a chain that a hook calls. If IPv6 is not captured, the chain's first
-// rule returns IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule
-// for iptables, so that other programs' rules still apply.
+// baseChainWithoutIPv6 begins a hook's chain. If IPv6 is not captured, the chain's first rule returns
+// IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule for
+// iptables, so that other programs' rules still apply.
 func (b *builder) baseChainWithoutIPv6(table Table, hook Hook) {
 	b.baseChain(table, hook)
 	b.leaveIPv6()
@@ -41,8 +41,9 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule to the last chain. If no IPv6 packet enters the chain, add omits rules that match
-// only IPv6 packets. Packets of both families enter the fence's chains.
+// add appends a rule to the last chain. It omits a rule that matches only IPv6 packets if no IPv6
+// packet can reach the chain's rules. The chains of the fence, and those that refuse IPv6, get packets
+// of both families.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
 	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)
@@ -52,7 +53,8 @@ func (b *builder) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt adds a rule that returns matching packets from the chain. If a list is empty, it adds no rule.
+// exempt adds a rule that returns matching packets from the chain. If the match contains only empty
+// lists, it adds no rule.
 func (b *builder) exempt(m Match, why string) {
 	if !m.empty() {
 		b.add(m, Action{Verdict: Return}, why)
@@ -67,7 +69,8 @@ func (in *Intent) reroutes() List[string] { return named("reroute_interfaces", i
 
 func (in *Intent) ownerGroups() List[uint32] { return named("owner_groups", in.OwnerGroups) }
 
-// excludedOwnerGroups returns an empty list if the Intent lists the captured groups.
+// excludedOwnerGroups returns the groups whose traffic is not captured. If the Intent lists the
+// captured groups, it returns an empty list.
 func (in *Intent) excludedOwnerGroups() List[uint32] {
 	if len(in.OwnerGroups) > 0 {
 		return List[uint32]{}
@@ -75,7 +78,8 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
-// exemptMatches returns a match, or one for each family, on each part of what is exempt.
+// exemptMatches returns the matches for Intent.Exempt: one for each element or, if the element has
+// ranges, one for each IP family of them.
 func (in *Intent) exemptMatches() (matches []Match) {
 	for i, e := range in.Exempt {
 		m := Match{Protocol: e.Protocol, DstPort: named(fmt.Sprint("exempt_ports_", i), e.Ports)}
@@ -107,7 +111,7 @@ func (m Match) empty() bool {
 // one returns a list of a single value. It has no name, because it needs no set.
 func one[T any](value T) List[T] { return List[T]{Values: []T{value}} }
 
-// given returns a list of a single value, or an empty list for the zero value.
+// given returns a list of a single value, or an empty list if the value is the zero value.
 func given[T comparable](value T) List[T] {
 	if value == *new(T) {
 		return List[T]{}

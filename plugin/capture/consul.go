@@ -32,9 +32,9 @@ const (
 
 var localhostIPv4 = netip.MustParsePrefix("127.0.0.1/32")
 
-// consul is what Consul's injector writes on Kubernetes, read as consul-cni does with version
-// 0.19 of consul/sdk. Other annotations with Consul's prefix are for the injector.
-// https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label
+// consul describes the annotations that Consul's injector writes on Kubernetes, and reads them as
+// consul-cni does with version 0.19 of consul/sdk. Other annotations with Consul's prefix are only for
+// the injector. https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label
 func consul() *mesh {
 	return &mesh{
 		name: config.Consul, mark: annotationConsulStatus, container: containerConsulProxy, init: containerConsulInit,
@@ -48,8 +48,8 @@ func consul() *mesh {
 	}
 }
 
-// consulConfig is Consul's configuration, with its names. Those without a use here are about
-// how its own plugin works.
+// consulConfig contains the fields of Consul's configuration, under Consul's names. Fields that the
+// plugin does not use concern only how Consul's own plugin works.
 type consulConfig struct {
 	ConsulDNSIP   string
 	ConsulDNSPort uint16
@@ -91,8 +91,8 @@ func readConsul(d *decider) Intent {
 	return in
 }
 
-// consulConfig reads the configuration. A field that it does not know may change what is
-// captured, so it is a fault.
+// consulConfig reads the configuration. An unknown field is a fault, because it may change what is
+// captured.
 func (d *decider) consulConfig() (c consulConfig) {
 	text, ok := d.wholeText("the JSON that Consul's injector writes with connectInject.cni.enabled=true")
 	if !ok {
@@ -110,8 +110,8 @@ func (d *decider) consulConfig() (c consulConfig) {
 	return c
 }
 
-// consulPorts reads a port, or the first and the last one with a colon or a dash between them.
-// Consul's plugin also reads names of services, as its node spells them.
+// consulPorts parses a port, or the first and the last port of a range with a colon or a dash between
+// them. Unlike Consul's plugin, it does not accept names of services, which are different on each node.
 func consulPorts(text string) (PortRange, error) {
 	if first, last, isRange := strings.Cut(text, ":"); isRange {
 		text = cmp.Or(first, "0") + "-" + cmp.Or(last, "65535")
@@ -127,8 +127,9 @@ func (d *decider) consulDualStack() bool {
 	return text == "true"
 }
 
-// consulDNS returns where queries go: those for any server, or, if there is a port, those for
-// the address that the injector writes into the pod's resolv.conf.
+// consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go to
+// ConsulDNSIP, if it is set. With ConsulDNSPort, queries for the address that the injector writes into
+// the pod's resolv.conf go to that port of this address, which is ConsulDNSIP or, without it, localhost.
 func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
 	servers := []netip.Addr{localhostIPv4.Addr()}
 	if dualStack {
@@ -160,8 +161,9 @@ func consulInbound(in *Intent) (f flow) {
 	return f
 }
 
-// consulOutbound has the order of consul/sdk: queries of all users are translated first. Only
-// localhost passes, so that connections to the pod's own addresses are captured on loopback.
+// consulOutbound returns the outbound flow in the order of consul/sdk, which first translates the
+// queries of all users. On loopback, it exempts only localhost, so connections to the pod's own
+// addresses are captured.
 func consulOutbound(in *Intent) (f flow) {
 	f.translate(in)
 	f.exemptTraffic(in)

@@ -29,7 +29,7 @@ type Decision struct {
 }
 
 // Decide decides whether and how a pod is captured, before its addresses are known. The error is
-// BadInput with every fault, or a Refusal.
+// BadInput, which contains every fault, or a Refusal.
 func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
 	switch exemption := Exclusion(pod, settings.Meshes); {
@@ -105,7 +105,7 @@ func (d *decider) fault(key, value, format string, args ...any) {
 	d.faults = append(d.faults, Fault{Key: key, Value: value, Problem: fmt.Sprintf(format, args...)})
 }
 
-// keyFault adds a fault of a key, without its value.
+// keyFault adds a fault about a key that has no value, or whose value does not matter.
 func (d *decider) keyFault(key, problem string) {
 	d.faults = append(d.faults, Fault{Key: key, Problem: problem, noValue: true})
 }
@@ -121,7 +121,8 @@ type families struct {
 	otherwise string // says why the proxy does not expect both families
 }
 
-// treatIPv6 decides how the rules treat IPv6. See config.IPv6Policy.
+// treatIPv6 decides how the rules treat IPv6, from the operator's policy and the pod's addresses. It
+// returns a Refusal if the pod would run uncaptured or has no usable address. See config.IPv6Policy.
 func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (ipv6 Treatment, notes []string, refusal error) {
 	has4, has6 := usableFamilies(addresses)
 	switch {

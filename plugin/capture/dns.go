@@ -6,27 +6,26 @@ import "slices"
 
 const portDNS = 53
 
-// zoneQueries is the conntrack zone of captured queries. The application's query, and the query that
-// the proxy then sends upstream, can have the same addresses and ports. The zone keeps their conntrack
-// entries apart.
+// zoneQueries is the conntrack zone of captured queries. It keeps their conntrack entries apart from
+// those of the queries that the proxy then sends upstream, which can have the same addresses and ports.
 const zoneQueries uint16 = 2
 
-// dns returns a match on DNS queries.
+// dns returns a match on DNS queries over a protocol.
 func dns(protocol Protocol) Match {
 	return Match{Protocol: protocol, DstPort: one(PortRange{portDNS, portDNS})}
 }
 
-// leadsQueries reports whether a rule about the pod's queries over UDP has one of the verdicts.
+// leadsQueries reports whether a rule for the pod's UDP packets has one of the verdicts.
 func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 	return slices.ContainsFunc(b.outbound, func(c Chain) bool {
 		return slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Match.Protocol == UDP && slices.Contains(verdicts, r.Do.Verdict) })
 	})
 }
 
-// dnsZones assigns the zone to the UDP queries that nat captures, before conntrack sees them. No rule
-// matches answers or forwarded packets, because SetZone sets the zone of packets from an entry's
-// client, and conntrack finds answers by itself. So an answer that a server in the pod sends to port 53
-// is not treated as a query.
+// dnsZones assigns the zone to the UDP queries that nat redirects, before conntrack sees them. It needs
+// no rule for answers, because SetZone sets the zone only for packets from an entry's client, and
+// conntrack finds answers by itself. So an answer that a server in the pod sends to port 53 does not
+// count as a query.
 func (b *builder) dnsZones() {
 	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
 		return

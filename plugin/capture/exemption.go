@@ -8,7 +8,8 @@ type Exemption struct {
 	Message string // names the field of the pod or of the configuration
 }
 
-// ExemptionCause is the cause of an exemption. It is a label of metrics, so its values must not change.
+// ExemptionCause is the cause of an exemption. Its values never change, because they are label values
+// of metrics.
 type ExemptionCause string
 
 const (

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// MaxExpanded limits the rules and set elements that the lists of one pod can cause in the kernel. It
-// limits the rules of iptables, in both families and all tables together, and the elements in sets of
-// nftables. iptables needs a rule for each combination of a rule's lists. The limit is the same for all
-// backends, because the operator can choose another backend later.
+// MaxExpanded limits what the lists of one pod can cause in the kernel: the number of iptables rules,
+// in both families and all tables together, and the number of elements in nftables sets. iptables needs
+// a rule for each combination of the values in a rule's lists. All backends have the same limits,
+// because the operator can choose another backend later.
 const MaxExpanded = 60_000
 
 // multiportMax is the largest number of ports in one rule of iptables (XT_MULTI_PORTS). A range counts
 // as two ports.
 const multiportMax = 15
 
-// MultiportSize returns the number of ranges that fit into one rule of iptables.
+// MultiportSize returns the number of these ranges, or ports, that fit into one rule of iptables.
 func MultiportSize(ranges []PortRange) int {
 	for _, r := range ranges {
 		if r.First != r.Last {
@@ -42,7 +42,7 @@ func (m Match) listSizes() [7]listSize {
 	return [...]listSize{sizeOf(m.In), sizeOf(m.Out), sizeOf(m.Src), sizeOf(m.Dst), ports, sizeOf(m.UID), sizeOf(m.GID)}
 }
 
-// Expanded returns the number of iptables rules for the match.
+// Expanded returns the number of iptables rules that the match needs.
 func (m Match) Expanded() int {
 	n := 1 + int(m.ICMPTypes.Last-m.ICMPTypes.First)
 	for _, list := range m.listSizes() {
@@ -51,7 +51,7 @@ func (m Match) Expanded() int {
 	return n
 }
 
-// expanded returns the number of iptables rules and of set elements, and the lists of the rule that
+// expanded returns the numbers of iptables rules and of set elements, and the lists of the rule that
 // needs most iptables rules.
 func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	most, seen := 0, map[string]bool{}
@@ -74,8 +74,8 @@ func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	return rules, elements, largest
 }
 
-// checkExpansion returns a fault for lists that exceed MaxExpanded. It only counts the rules and
-// elements, and does not create them.
+// checkExpansion returns a fault if the rules exceed MaxExpanded. It counts the iptables rules and
+// elements without creating them.
 func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {

@@ -4,8 +4,8 @@ package capture
 
 import "slices"
 
-// For returns the part of the Ruleset that packets of a family can meet, for backends that keep each
-// family's rules apart. If no rule applies to the family, the part has no chains.
+// For returns the part of the Ruleset that packets of a family can reach, for backends that keep the
+// rules of each family apart. If no rule applies to the family, the part has no chains.
 func (rs Ruleset) For(family Family) Ruleset {
 	rules := map[string][]Rule{} // rules of the chains that such packets can enter
 	var enter func(Chain)
@@ -36,8 +36,8 @@ func (rs Ruleset) For(family Family) Ruleset {
 	return part
 }
 
-// metBy returns the rules that packets of a family can meet, which precede the first rule that returns
-// all of them.
+// metBy returns the rules of the chain that packets of a family can reach: those that do not match only
+// the other family, up to the first rule that returns all packets.
 func (c Chain) metBy(family Family) (met []Rule) {
 	for _, rule := range c.Rules {
 		if of := rule.Match.OnlyFamily(); of != "" && of != family {
@@ -55,7 +55,8 @@ func (r Rule) returnsAll(family Family) bool {
 	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
-// Chain returns the chain with this name to which rules lead, or an empty one if it is missing.
+// Chain returns the chain with this table and name that no hook calls, or an empty chain if it is
+// missing.
 func (rs Ruleset) Chain(table Table, name string) Chain {
 	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
 	if i < 0 {

@@ -32,26 +32,28 @@ func fenceAnnotations() []Annotation {
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
-// Fence refuses a pod's packets, except captured ones, the proxy's, those on loopback, TCP that an
-// exclusion exempts, and those that an opening permits.
+// Fence refuses a pod's packets, except those that are captured, the proxy's, on loopback, TCP that an
+// exclusion exempts, and those that an Opening permits.
 type Fence struct {
 	Openings []Opening
 }
 
-// Opening is an exception of the fence, for some ranges of one family.
+// Opening is one exception from the fence, for ranges of one IP family.
 type Opening struct {
 	config.Opening
 	Ranges []netip.Prefix // the parts of Range that are open; see At
 }
 
-// Fenced reports whether annotations ask for a fence, even if their values are invalid.
+// Fenced reports whether annotations request a fence, even if their values are invalid. An exception
+// without the annotation of the fence also requests one.
 func Fenced(annotations map[string]string) bool {
 	value, fenced := annotations[annotationFence]
 	_, allows := annotations[annotationFenceAllow]
 	return fenced && value != "false" || allows && !fenced
 }
 
-// readFence reads the keys of a fence, which any mesh's pod can have.
+// readFence reads the annotations of a fence, which the pods of any mesh can have. Unknown and wrong
+// ones become faults.
 func (d *decider) readFence(in *Intent) {
 	for _, key := range slices.Sorted(maps.Keys(d.pod.Annotations)) {
 		if isFenceKey(key) || d.mesh.decides(key) {
@@ -102,9 +104,9 @@ func (d *decider) checkFencedContainers() {
 	d.refusals = append(d.refusals, config.Few(lines, "containers have the capability NET_RAW or NET_ADMIN and can send past the fence")...)
 }
 
-// checkNoExclusions refuses exclusions of the pod and of the operator. It accepts the mesh's own
-// exclusions, which are its proxy's ports. To find them, it reads the pod without the keys of
-// exclusions.
+// checkNoExclusions refuses the pod if the pod or the operator excludes traffic. The mesh's own
+// exclusions, which are its proxy's ports, are permitted. To find them, it reads the pod without the
+// annotations that exclude traffic.
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
 	bare.pod.Annotations = maps.Clone(d.pod.Annotations)
@@ -136,10 +138,11 @@ func without[T comparable](list, other []T) bool {
 	return slices.ContainsFunc(list, func(value T) bool { return !slices.Contains(other, value) })
 }
 
-// linkLocal is only open for an opening within it, because cloud providers serve credentials there.
+// linkLocal contains the ranges that only an Opening within them opens, because cloud providers serve
+// credentials there.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
-// close removes link-local addresses and the node's addresses from wider openings.
+// close returns the fence without the link-local addresses and the node's addresses in wider openings.
 func (f *Fence) close(node []netip.Addr) *Fence {
 	if f == nil {
 		return nil

@@ -4,17 +4,19 @@ package capture
 
 import "strings"
 
-// flow is a mesh's complete policy for one hook, as chains of nat. The first rule that matches a packet
-// decides, and packets that no rule matches pass. The first chain has no name in a flow, because it is
-// the chain that the hook's packets enter.
+// flow is a mesh's complete policy for one hook, as chains of the table nat. The first rule that
+// matches a packet decides, and packets that no rule matches pass. The first chain has no name, because
+// its rules are added to the hook's own chain.
 type flow []Chain
 
-// flowsOf returns the flows of the Intent's mesh, for packets that arrive and for those that are sent.
+// flowsOf returns two flows of the Intent's mesh: for packets that arrive in the pod, and for packets
+// that its processes send.
 func flowsOf(in *Intent) (inbound, outbound flow) {
 	return meshOf(in.Mesh).inbound(in), meshOf(in.Mesh).outbound(in)
 }
 
-// Actions of a flow's rules that lead to chains outside the flow.
+// Actions that jump to chains outside the flow, which redirect packets to the proxy's inbound or
+// outbound port.
 var (
 	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}
 	toOutbound = Action{Verdict: Jump, Chain: chainRedirect}
@@ -25,10 +27,11 @@ func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNS
 // translates reports whether nat changes the destination of matching packets.
 func (do Action) translates() bool { return do.Verdict == Redirect || do.Verdict == Translate }
 
-// gotoChain continues in another chain. The packet does not return to this chain.
+// gotoChain returns the action that continues in another chain, from which the packet does not return
+// to this chain.
 func gotoChain(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
 
-// chain begins a chain. add and exempt add rules to the last chain.
+// chain begins a chain. Later calls of add and exempt add rules to this chain.
 func (f *flow) chain(name string) { *f = append(*f, Chain{Name: name}) }
 
 func (f *flow) add(m Match, do Action, why string) {
@@ -39,21 +42,22 @@ func (f *flow) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt adds a rule that lets matching packets pass uncaptured. If a list is empty, it adds no rule.
+// exempt adds a rule that lets matching packets pass uncaptured. If the match contains an empty list,
+// it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)
 	}
 }
 
-// exemptTraffic has what is exempt pass.
+// exemptTraffic lets the traffic pass that Intent.Exempt describes.
 func (f *flow) exemptTraffic(in *Intent) {
 	for _, m := range in.exemptMatches() {
 		f.exempt(m, "exempt")
 	}
 }
 
-// translate leads queries to other servers.
+// translate adds the rules that send DNS queries to the servers in Intent.Translations.
 func (f *flow) translate(in *Intent) {
 	for _, t := range in.Translations {
 		m := Match{Dst: given(t.From)}
@@ -67,8 +71,9 @@ func (f *flow) translate(in *Intent) {
 	}
 }
 
-// addFlow adds a flow's first chain to the last chain of the builder, and the flow's other chains to
-// the same table. rewrite returns each rule to add, and whether to add it.
+// addFlow adds the rules of a flow's first chain to the last chain of the builder, and the flow's other
+// chains to the same table. rewrite returns the rule to add instead of each rule, and whether to add
+// one.
 func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	table := b.chains[len(b.chains)-1].Table
 	for _, chain := range f {

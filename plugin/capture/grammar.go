@@ -19,11 +19,11 @@ type Selection[T any] struct {
 // Everything returns the selection "*".
 func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
 
-// parser parses one element of a list. Its error contains the expected form.
+// parser parses one element of a list. If the element is wrong, the error contains the expected form.
 type parser[T any] func(element string) (T, error)
 
 // parseList parses a comma-separated list, and ignores white space around elements. The error contains
-// the first faulty elements, and the number of others.
+// the first wrong elements, and the number of the others.
 func parseList[T any](text string, parse parser[T]) ([]T, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -47,7 +47,8 @@ func parseElements[T any](elements iter.Seq[string], parse parser[T]) (values []
 	return values, nil
 }
 
-// selectionOf reads an annotation whose value is "*" or a list. Its default is "*".
+// selectionOf reads an annotation whose value is "*" or a list. If the annotation is absent, it returns
+// the selection "*". A wrong list becomes a fault.
 func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	text, ok := d.pod.Annotations[key]
 	if !ok || strings.TrimSpace(text) == "*" {
@@ -56,7 +57,8 @@ func selectionOf[T any](d *decider, key string, parse parser[T]) Selection[T] {
 	return Selection[T]{Only: listOf(d, key, "", parse)}
 }
 
-// listOf reads an annotation whose value is a list.
+// listOf reads an annotation whose value is a list. If the annotation is absent, it reads byDefault
+// instead. A wrong or too long list becomes a fault.
 func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	text, ok := d.pod.Annotations[key]
 	if !ok {
@@ -71,20 +73,22 @@ func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	return list
 }
 
-// Limits for values that a pod's author writes, because the memory and time that plugin and guard need
-// for rules, dumps and messages grow with them.
+// These values limit what a pod's author can write, because the memory and time that plugin and guard
+// need for rules, dumps and messages grow with it.
 const (
-	// maxAnnotation is Kubernetes' limit for all annotations of a pod together.
+	// maxAnnotation is the largest size of one annotation in bytes. Kubernetes has the same limit for
+	// all annotations of a pod together.
 	maxAnnotation = 256 << 10
 
-	// maxElements limits all lists of a pod together.
+	// maxElements limits the number of elements in all lists of a pod together.
 	maxElements = 20_000
 
-	// maxExempt limits rules that no set can shorten; see nfnetlink.MaxOurRules.
+	// maxExempt limits the number of rules that no set can replace; see nfnetlink.MaxOurRules.
 	maxExempt = 500
 )
 
-// withinLimits reports whether a list may be parsed. If it may not, withinLimits adds a fault.
+// withinLimits reports whether a list may be parsed. If the list is too long, it adds a fault and
+// returns false.
 func (d *decider) withinLimits(key, text string) bool {
 	if len(text) > maxAnnotation {
 		d.fault(key, text, "%d bytes: expected at most %d", len(text), maxAnnotation)

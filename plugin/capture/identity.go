@@ -9,9 +9,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// proxyID returns the id in the container's security context, or else the pod's, or else the mesh's. It
-// also replaces 0 with the mesh's id, because, as in Istio, root's traffic is never exempt. The mesh
-// may have no id.
+// proxyID returns the proxy's id from the container's security context, else from the pod's, else the
+// mesh's id. It never returns an id of 0 from a security context, because, as in Istio, root's traffic
+// is never exempt. If the mesh has no id either, it returns 0.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
@@ -23,8 +23,8 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 	return uint32(id.Number)
 }
 
-// checkSharedID refuses, or warns about, other containers with the proxy's uid or gid. Rules can't
-// distinguish their traffic from the proxy's, so it escapes capture.
+// checkSharedID refuses the pod, or warns, if another container has the proxy's uid or gid. Rules can't
+// distinguish that container's traffic from the proxy's, so the traffic escapes capture.
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
@@ -46,9 +46,10 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
-// checkUnknownIDs refuses, or warns about, containers whose uid or gid is set only by the image, or
-// chosen by a process of root. It does so only if the proxy's id is not the mesh's, because images do
-// not use the mesh's id. A container with a uid may lack a gid, because OpenShift sets only uids.
+// checkUnknownIDs refuses the pod, or warns, if the uid or gid of another container comes only from its
+// image, or a process of root chooses it. It does so only if the proxy's id is not the mesh's default,
+// because images do not use that default. A container with a uid may lack a gid, because OpenShift sets
+// only uids.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
@@ -65,9 +66,9 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	d.addEscapes(config.Few(lines, "containers set no uid and may have the proxy's"))
 }
 
-// checkGroups refuses, or warns about, containers whose processes can get the proxy's gid without a
-// capability. They can if it is one of their groups, because they can then execute a program of their
-// own with this group and the set-group-ID bit.
+// checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
+// without a capability. They can if the gid is one of their groups, because they can then execute a
+// program of their own with this group and the set-group-ID bit.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
@@ -82,7 +83,8 @@ func (d *decider) checkGroups(gid uint32) {
 	d.addEscapes(config.Few(lines, "containers can take the proxy's gid and escape capture"))
 }
 
-// addEscapes adds refusals or warnings, as the settings say.
+// addEscapes adds the lines as refusals or, unless the operator set sharedProxyUID to refuse, as
+// warnings.
 func (d *decider) addEscapes(lines []string) {
 	if d.refusesShared() {
 		d.refusals = append(d.refusals, lines...)
@@ -96,8 +98,8 @@ func (d *decider) refusesShared() bool {
 }
 
 // isValidation reports whether a container is the mesh's validation container, which has the proxy's
-// uid by design and ends before the application starts. A container with this name that keeps running
-// is not.
+// uid by design and ends before the application starts. A container with this name that is no init
+// container, or keeps running, is not one.
 func (d *decider) isValidation(c Container) bool {
 	return c.Name == d.mesh.validation && c.Init && !c.KeepsRunning
 }

@@ -10,7 +10,7 @@ import (
 
 // Intent holds the validated settings of one pod. It is the only input of Rules.
 type Intent struct {
-	// Mesh decides which fields have an effect, and in which order.
+	// Mesh decides which fields have an effect, and the order of the rules.
 	Mesh config.MeshName
 
 	// IPv6 says whether IPv6 is captured, ignored or refused. IPv4 is always captured.
@@ -42,8 +42,8 @@ type Intent struct {
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 
-	// CaptureLoopback is set if OutboundRanges lists a loopback range of either family. Then the rules
-	// do not exempt traffic only because it is on lo, and the ranges decide.
+	// CaptureLoopback is set if OutboundRanges lists a loopback range of either family. In that case
+	// the rules do not exempt traffic only because it is on lo, and the ranges decide.
 	CaptureLoopback bool
 
 	ExcludeInterfaces []string
@@ -54,10 +54,10 @@ type Intent struct {
 	OwnerGroups        []uint32
 	ExcludeOwnerGroups []uint32
 
-	// Exempt is what is not captured, whatever captures it otherwise.
+	// Exempt describes traffic that is never captured, even if other fields capture it.
 	Exempt []Exempt `json:",omitzero"`
 
-	// Translations lead queries to other servers than the proxy's DNSPort.
+	// Translations send DNS queries to other servers than the proxy's DNSPort.
 	Translations []Translation `json:",omitzero"`
 
 	DropInvalid bool
@@ -65,7 +65,8 @@ type Intent struct {
 	Fence *Fence `json:",omitzero"` // nil for a pod without a fence
 }
 
-// Exempt is some of what the pod's processes send. A field that is not set is any; one is set.
+// Exempt describes packets that the pod's processes send. They match if they match every field that is
+// set, and at least one field is set.
 type Exempt struct {
 	Protocol Protocol // needed for Ports
 	Ports    []PortRange
@@ -73,7 +74,8 @@ type Exempt struct {
 	Ranges   []netip.Prefix // of destinations
 }
 
-// Translation leads queries over UDP and TCP to a server. A port of 0 is that of the query.
+// Translation sends DNS queries over UDP and TCP to the server To. If the port of To is 0, the query's
+// port stays.
 type Translation struct {
 	From netip.Prefix // the servers that the queries are for; the zero value is any of To's family
 	To   netip.AddrPort

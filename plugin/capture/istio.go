@@ -129,7 +129,8 @@ func isBool(text string, want bool) bool {
 	return err == nil && value == want
 }
 
-// proxyPorts are ports of Istio's proxy itself, which are never captured inbound.
+// proxyPorts are ports at which Istio's proxy itself listens. Inbound connections to them are never
+// captured.
 var proxyPorts = [...]uint16{15020, 15021, 15090}
 
 // defaultExcludedOutboundPort is the default of excludeOutboundPorts.
@@ -192,8 +193,8 @@ func (d *decider) readAnnotations(in *Intent) {
 	in.RerouteInterfaces = unique(listOf(d, d.rerouteKey(), "", config.ParseInterface)...)
 }
 
-// rerouteKey returns the annotation that lists rerouted interfaces. It prefers the new name to the old
-// one.
+// rerouteKey returns the annotation that lists rerouted interfaces: the new name if the pod has it, and
+// otherwise the old name.
 func (d *decider) rerouteKey() string {
 	if _, ok := d.pod.Annotations[annotationRerouteInterfaces]; ok {
 		return annotationRerouteInterfaces
@@ -210,8 +211,8 @@ func (d *decider) readEnvironment(in *Intent) {
 	in.CaptureDNS = d.boolEnv(envDNSCapture)
 }
 
-// boolEnv reads a boolean from the proxy's environment. Any other value counts as false, as in Istio,
-// with a warning.
+// boolEnv reads a boolean from the proxy's environment. If the variable is absent, it returns false. A
+// value that is no boolean counts as false, as in Istio, and adds a warning.
 func (d *decider) boolEnv(name string) bool {
 	text, ok := d.proxy.Env[name]
 	if !ok {

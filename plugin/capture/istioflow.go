@@ -62,8 +62,9 @@ func istioOutbound(in *Intent) (f flow) {
 		f.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 
-	// The rules for the proxy's uid precede the rule for loopback, and the rules for its gid follow it.
-	// On lo, a process that has only the proxy's gid is treated like any other process.
+	// The rule for the proxy's uid precedes the rule for loopback, and the rule for its gid follows it.
+	// So on lo, a process that has only the proxy's gid is treated like any other process, except for
+	// its DNS queries, and unless loopback is captured.
 	if in.capturesDNS() {
 		own := dns(TCP)
 		own.UID = one(in.ProxyUID)
@@ -105,7 +106,8 @@ func (f *flow) excludedRanges(in *Intent) {
 	}
 }
 
-// outboundRanges adds a rule for each included range.
+// outboundRanges adds a rule that captures matching packets to the included ranges of each IP family,
+// or to any destination if all are included.
 func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	if in.OutboundRanges.All {
 		f.add(m, toOutbound, why)
@@ -118,8 +120,8 @@ func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	}
 }
 
-// proxyTraffic adds the chain for packets that the proxy itself sends. They are not captured, except
-// traffic to a service that is routed back to this pod, which counts as inbound.
+// proxyTraffic adds the chain for packets that the proxy itself sends. It captures none of them, except
+// packets to a service that lead back to this pod, which count as inbound.
 func (f *flow) proxyTraffic(in *Intent) {
 	f.chain(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")

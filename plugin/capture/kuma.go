@@ -25,8 +25,8 @@ const (
 	kumaUID = 5678 // of the proxy's image
 )
 
-// kuma is what the injector of Kuma 3 writes, read as kuma-cni does. Other annotations with
-// Kuma's prefixes are for the injector.
+// kuma describes the annotations that the injector of Kuma 3 writes, and reads them as kuma-cni does.
+// Other annotations with Kuma's prefixes are only for the injector.
 // https://kuma.io/docs/latest/networking/transparent-proxy/introduction/
 func kuma() *mesh {
 	return &mesh{
@@ -41,7 +41,7 @@ func kuma() *mesh {
 	}
 }
 
-// kumaConfig is Kuma's configuration, with its names.
+// kumaConfig contains the fields of Kuma's configuration, under Kuma's names.
 type kumaConfig struct {
 	KumaDPUser         string `yaml:"kumaDPUser"`
 	IPFamilyMode       string `yaml:"ipFamilyMode"`
@@ -54,13 +54,14 @@ type kumaConfig struct {
 			Enabled    bool
 			Port       string
 			CaptureAll bool `yaml:"captureAll"`
-			// The zone is split in any case, and without servers there is no file.
+			// These fields have no effect, because the rules always split the conntrack zone, and read
+			// no file of servers.
 			SkipConntrackZoneSplit any `yaml:"skipConntrackZoneSplit"`
 			ResolvConfigPath       any `yaml:"resolvConfigPath"`
 		}
 		VNet struct{ Networks commaList }
 	}
-	// How Kuma's own program works.
+	// These fields concern only how Kuma's own program works.
 	CNIMode                        any `yaml:"cniMode"`
 	WaitInterval                   any `yaml:"waitInterval"`
 	StoreFirewalld                 any `yaml:"storeFirewalld"`
@@ -122,7 +123,8 @@ func readKuma(d *decider) Intent {
 	return in
 }
 
-// kumaConfig reads the configuration over Kuma's defaults. An unknown field is a fault.
+// kumaConfig reads the pod's configuration, with Kuma's defaults for absent fields. An unknown field
+// becomes a fault.
 func (d *decider) kumaConfig() (c kumaConfig) {
 	c.IPFamilyMode = "dualstack"
 	c.Redirect.Inbound = kumaDirection{Enabled: true, Port: "15006"}
@@ -148,7 +150,7 @@ func (d *decider) kumaConfig() (c kumaConfig) {
 	return c
 }
 
-// kumaNotServed adds a fault for what the rules can't do.
+// kumaNotServed adds a fault for each setting that the rules can't implement.
 func (d *decider) kumaNotServed(c kumaConfig) {
 	in, out := c.Redirect.Inbound, c.Redirect.Outbound
 	refuse := func(found bool, fault string) {
@@ -165,7 +167,8 @@ func (d *decider) kumaNotServed(c kumaConfig) {
 	}
 }
 
-// kumaUsers reads PROTOCOLS:PORTS:UIDS, or only its end. Nothing and * are all.
+// kumaUsers parses PROTOCOLS:PORTS:UIDS, PORTS:UIDS or UIDS. An empty or absent part, or *, means all
+// protocols or ports.
 func kumaUsers(text string) (list []Exempt, err error) {
 	parts := append([]string{"", ""}, strings.Split(text, ":")...)
 	protocols, ports := parts[len(parts)-3], parts[len(parts)-2]
@@ -206,8 +209,8 @@ func kumaInbound(in *Intent) (f flow) {
 	return f
 }
 
-// kumaOutbound has Kuma's order, without its negations. In a fenced pod, queries over TCP are
-// captured: they would leave past the fence.
+// kumaOutbound returns the outbound flow in Kuma's order, but without negated matches. In a fenced pod,
+// it also captures DNS queries over TCP, because they would otherwise bypass the fence.
 func kumaOutbound(in *Intent) (f flow) {
 	f.exemptTraffic(in)
 	if in.CaptureDNS {

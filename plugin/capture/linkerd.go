@@ -40,10 +40,12 @@ const (
 	envLinkerdAdmin       = "LINKERD2_PROXY_ADMIN_LISTEN_ADDR"
 )
 
-// linkerdUID is the uid in the proxy's image.
+// linkerdUID is the proxy's uid if neither the pod nor an annotation sets one. It is the uid in the
+// proxy's image.
 const linkerdUID = 2102
 
-// apiServerPorts are the API server's ports, to which the control plane connects without its proxy.
+// apiServerPorts are the API server's usual ports. Linkerd's control plane connects to them without its
+// proxy.
 var apiServerPorts = [...]uint16{443, 6443}
 
 // linkerd describes the annotations and containers that Linkerd's injector writes. It reads them as
@@ -136,8 +138,8 @@ func linkerdOutbound(in *Intent) (f flow) {
 	return f
 }
 
-// listens returns the addresses on which the proxy listens. It reads them, as comma-separated IP:PORT,
-// from the first of these variables that is set.
+// listens returns the addresses on which the proxy listens. It reads comma-separated IP:PORT from the
+// first of these variables that contains a valid address. If none does, the default applies.
 func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.AddrPort) {
 	for _, name := range names {
 		text, set := d.proxy.Env[name]
@@ -157,8 +159,8 @@ func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.
 }
 
 // skippedPorts reads a list of ports as linkerd-cni does. It does not trim white space, and ignores
-// elements that are no ports, so that the ports that they should name are captured. It adds a fault for
-// a list without any valid element, because linkerd-cni fails, too.
+// elements that are no ports, with a warning, so that those ports are captured. A list without any
+// valid element becomes a fault, because linkerd-cni fails, too.
 func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	text := d.pod.Annotations[key]
 	if text == "" || !d.withinLimits(key, text) {
@@ -182,7 +184,8 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	return ports
 }
 
-// idOf reads an annotation with a uid or gid. A negative value means none, as in Linkerd.
+// idOf reads an annotation with a uid or gid. It returns byDefault if the annotation is absent,
+// negative, as in Linkerd, or 0. A value that is no id becomes a fault.
 func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	text := d.pod.Annotations[key]
 	if text == "" {

@@ -46,7 +46,7 @@ type mesh struct {
 	callsOwnPod bool
 }
 
-// meshes contains every mesh, in the order in which choose tries them. Only tests add another mesh.
+// meshes contains every mesh, in the order in which choose tries them. Only tests append a mesh.
 var meshes = []*mesh{istio(), linkerd(), consul(), kuma(), ownKeys()}
 
 // meshOf returns the mesh with this name, which must be one of config.Meshes.
@@ -77,7 +77,8 @@ func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool
 	})
 }
 
-// Exclusion returns the exemption that follows from the pod alone. It is zero if there is none.
+// Exclusion returns the exemption that the pod's own fields cause, whatever its namespace and network
+// are. It is zero if the pod is not exempt.
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
@@ -99,8 +100,8 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 }
 
 // choose returns the mesh of a pod. If several meshes mark the pod, it prefers a mesh whose proxy the
-// pod has. If the pod has the proxies of two meshes, it returns both meshes. If no mesh marks the pod,
-// it returns nil.
+// pod has. If the pod has the proxies of two meshes, second is the other mesh. If no mesh marks the
+// pod, both results are nil.
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
@@ -117,8 +118,8 @@ func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	return chosen, nil
 }
 
-// IsProxy reports whether a container with this name is a sidecar proxy whose variables may decide
-// about capture.
+// IsProxy reports whether a mesh's sidecar proxy has this fixed container name, so that the container's
+// variables may decide about capture.
 func IsProxy(container string) bool {
 	return container != "" && slices.ContainsFunc(meshes, func(m *mesh) bool { return m.container == container })
 }
@@ -129,13 +130,14 @@ func DecidesAsVariable(name string) bool {
 	return slices.ContainsFunc(meshes, func(m *mesh) bool { return slices.Contains(m.variables, name) })
 }
 
-// decides reports whether an annotation decides about capture.
+// decides reports whether an annotation decides about capture in this mesh, or is a key of the fence.
 func (m *mesh) decides(key string) bool {
 	return isFenceKey(key) || slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
 }
 
-// keeps reports whether an annotation of a pod is kept, and whether its value is kept, too. A misspelt
-// key of an injector is kept, so that the operator gets a warning.
+// keeps reports whether the agent keeps an annotation of a pod, and whether it keeps its value, too. It
+// keeps the mesh's annotations, keys with the mesh's prefix, and misspelt keys of an injector, so that
+// the operator gets a warning.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""

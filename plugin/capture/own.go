@@ -49,8 +49,8 @@ func ownAnnotations() []Annotation {
 	}, fenceAnnotations()...)
 }
 
-// ownProxy returns the container that the keys name. If the pod has no such container, it returns an
-// empty one, and readOwnProxy adds a fault.
+// ownProxy returns the container that the annotation capture-cni.io/proxy names. If the pod has no such
+// container, it returns an empty one, and readOwnProxy adds a fault.
 func ownProxy(pod Pod) *Container {
 	return cmp.Or(pod.container(pod.Annotations[annotationProxy]), &Container{})
 }
@@ -101,7 +101,8 @@ func ownOutbound(in *Intent) (f flow) {
 	return f
 }
 
-// ownPort returns the port in an annotation, or 0 if the annotation is absent or wrong.
+// ownPort returns the port in an annotation, or 0 if the annotation is absent or wrong. A wrong port
+// also becomes a fault.
 func (d *decider) ownPort(key string) uint16 {
 	text, ok := d.pod.Annotations[key]
 	if !ok {

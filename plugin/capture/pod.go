@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// PodVersion is the version of Pod's fields. It grows with each change of their names, types or
-// meanings, so that a program that gets a Pod from another program does not read an absent field as a
+// PodVersion is the version of Pod's fields. Each change of their names, types or meanings increments
+// it, so that a program that gets a Pod from another program does not read an absent field as a
 // default.
 const PodVersion = 3
 
@@ -51,12 +51,12 @@ type Container struct {
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // its processes can't change their ids by set-ID programs
 
 	// Only the proxy has these fields: its role, and the variables that decide about capture. A
-	// variable that valueFrom sets is empty, because only the kubelet knows its value.
+	// variable that valueFrom sets has an empty value, because only the kubelet knows the real one.
 	ProxyType string            `json:"proxyType,omitempty"`
 	Env       map[string]string `json:"env,omitzero"`
 }
 
-// ID is a container's uid or gid. It is 0 if only the image sets the id.
+// ID is a container's uid or gid. Its Number is 0 if no security context sets the id.
 type ID struct {
 	Number  int64 `json:"number"`
 	FromPod bool  `json:"fromPod,omitempty"` // from the security context of the pod, not of the container
@@ -88,10 +88,10 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 	return p
 }
 
-// Following returns the pod as it was created, with those edits that its rules can follow while the pod
-// runs: edits of its mesh's exclusions and inclusions. It follows no edit of an annotation that also gives
-// the proxy's ports and ids. A fenced pod follows no edit, because each exclusion also opens its
-// fence.
+// Following returns the pod as it was created, but with the edited exclusions and inclusions of its
+// mesh, because only these can change while the pod runs. It returns the pod unchanged if one
+// annotation contains all settings of the mesh, or if the pod has a fence, because each exclusion also
+// opens the fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	chosen, _ := choose(p, names)
 	if chosen == nil || chosen.whole != "" || Fenced(p.Annotations) {

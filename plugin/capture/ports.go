@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// PortRange is the ports from First to Last.
+// PortRange contains the ports from First to Last.
 type PortRange struct{ First, Last uint16 }
 
 // Ports returns a range for each port.

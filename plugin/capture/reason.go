@@ -2,7 +2,8 @@
 
 package capture
 
-// Reason says why a pod was not captured, what failed, or what was found. There are only few reasons.
+// Reason says why a pod was not captured, what failed, or what was found. The number of reasons is
+// small and fixed, because they are label values of metrics.
 type Reason string
 
 // Reasons of the plugin. Package telemetry defines the guard's reasons.

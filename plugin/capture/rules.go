@@ -2,9 +2,9 @@
 
 package capture
 
-// Chains have the names that Istio's runbooks use. Istio does not have ISTIO_PROXY and
-// ISTIO_OWNER_GROUPS. With them, exemptions come first, and no match is negated. In iptables, built-in
-// chains contain only jumps, because a RETURN there would skip other programs' rules.
+// Most chains have the names that Istio's runbooks use. ISTIO_PROXY and ISTIO_OWNER_GROUPS are ours:
+// with them, exemptions precede captures, and no match is negated. In iptables, built-in chains contain
+// only jumps, because a RETURN there would skip other programs' rules.
 const (
 	// ChainPrefix is the prefix of all chains except the built-in ones.
 	ChainPrefix = "ISTIO_"
@@ -27,8 +27,8 @@ const (
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // packets that the captured groups send
 )
 
-// Rules converts an Intent to chains, table by table, which the backends only encode. nat comes last,
-// because iptables commits table by table, and the stamp in nat proves that the rules are complete.
+// Rules converts an Intent to a Ruleset, which the backends only encode. nat is the last table, because
+// iptables commits table by table, and the stamp in nat proves that the rules are complete.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in, mesh: meshOf(in.Mesh)}
 	b.inbound, b.outbound = flowsOf(&b.Intent)

@@ -8,18 +8,19 @@ import (
 )
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which the proxy forwards inbound
-// traffic to the application. The kernel assigns the first one to lo, and ADD must add the second one.
+// traffic to the application. The IPv4 address needs no setup, because the kernel accepts all of
+// 127.0.0.0/8 on lo, but ADD must add the IPv6 address.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
 )
 
-// Ruleset contains the desired rules for one pod's network namespace. A Stamp hashes the JSON of its
-// fields.
+// Ruleset contains the desired rules for one pod's network namespace. Its Stamp contains a hash of the
+// JSON of its fields.
 type Ruleset struct {
 	IPv6 Treatment `json:",omitzero"`
 
-	// LocalMark, unless 0, is a mark. Packets with this mark are routed to this host itself, whatever
+	// LocalMark, unless it is 0, is the mark of packets that are routed to this host itself, whatever
 	// their destination is.
 	LocalMark uint32 `json:",omitzero"`
 
@@ -41,7 +42,7 @@ func (rs Ruleset) HasFence() bool {
 	return slices.ContainsFunc(rs.Chains, func(c Chain) bool { return c.Name == ChainFence })
 }
 
-// Table is the table of iptables that a chain belongs to. In nftables, it is part of the chain's name.
+// Table is the iptables table to which a chain belongs. In nftables, it is part of the chain's name.
 type Table string
 
 const (
@@ -51,7 +52,7 @@ const (
 	Filter Table = "filter"
 )
 
-// Hook is a built-in chain.
+// Hook is the iptables name of a netfilter hook, and of the built-in chain at this hook.
 type Hook string
 
 const (
@@ -79,7 +80,7 @@ type Rule struct {
 	Why   string `json:"-"` // no part of the Stamp
 }
 
-// Match holds if all of its fields that are set hold. A list holds if one of its values does.
+// Match matches a packet if every field that is set matches. A list matches if one of its values does.
 type Match struct {
 	Family   Family             `json:",omitzero"`
 	Protocol Protocol           `json:",omitzero"`
@@ -107,7 +108,7 @@ type Match struct {
 	Accepts       bool `json:",omitzero"` // has SYN and ACK, which accept a connection; needs TCP
 	Continues     bool `json:",omitzero"` // has ACK, and neither SYN nor RST; needs TCP
 
-	// The following fields test conntrack's entry for the packet's connection.
+	// The following fields test the entry of the packet's connection in conntrack.
 	Invalid     bool `json:",omitzero"` // conntrack assigns the packet to no connection
 	Unconfirmed bool `json:",omitzero"` // the packet is the first one of its entry (IPS_CONFIRMED is not set), so nat will decide about it
 	Original    bool `json:",omitzero"` // the packet comes from the connection's client
@@ -116,7 +117,7 @@ type Match struct {
 	Assured     bool `json:",omitzero"` // both ends have sent
 }
 
-// OnlyFamily returns the one family whose packets can match, or any.
+// OnlyFamily returns the only IP family whose packets can match, or "" if both can.
 func (m Match) OnlyFamily() Family {
 	for _, list := range []List[netip.Prefix]{m.Src, m.Dst} {
 		if len(list.Values) == 0 {
@@ -143,7 +144,7 @@ type List[T any] struct {
 // IsZero reports whether the list is empty, so that it matches anything.
 func (l List[T]) IsZero() bool { return len(l.Values) == 0 }
 
-// Treatment says how the rules treat a family's TCP connections.
+// Treatment says how the rules treat the TCP connections of an IP family.
 type Treatment string
 
 const (
@@ -152,7 +153,7 @@ const (
 	Refused  Treatment = "refused"  // they fail if they would otherwise be captured
 )
 
-// Family is an address family; the zero value is any.
+// Family is an IP family. The zero value means any family.
 type Family string
 
 const (
@@ -168,7 +169,7 @@ func FamilyOf(address netip.Addr) Family {
 	return IPv6
 }
 
-// Protocol is a transport protocol; the zero value is any.
+// Protocol is a transport protocol. The zero value means any protocol.
 type Protocol string
 
 const (
@@ -178,7 +179,7 @@ const (
 	ICMPv6 Protocol = "ipv6-icmp"
 )
 
-// IDRange is the uids from First to Last.
+// IDRange contains the uids from First to Last.
 type IDRange struct{ First, Last uint32 }
 
 // Contains reports whether a uid is in the range.
@@ -199,9 +200,10 @@ const (
 	Drop      Verdict = "drop"
 	Reject    Verdict = "reject" // with a TCP reset; in table filter
 
-	// TProxy delivers the packet, without changing its addresses, to the socket of its connection, or
-	// to the socket that listens at Port. It sets Mark and ConnMark, and leaves the table. If this
-	// socket is missing or not transparent, the next rule decides.
+	// TProxy delivers the packet, without changing its addresses, to the socket of its connection or,
+	// if there is none, to the socket that listens at Port. It sets Mark and ConnMark, and no later
+	// rule of the table sees the packet. If the listening socket is missing or not transparent, the
+	// next rule decides.
 	TProxy Verdict = "tproxy"
 
 	// After the three verdicts below, the next rule decides.

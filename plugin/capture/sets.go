@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// Set is a list of several values, in the kernel's form. The time of a lookup does not depend on its
-// length.
+// Set contains several values of a match, as the kernel stores them. The time of a lookup does not
+// depend on the number of values.
 type Set struct {
 	Name     string
 	Type     SetType
 	Elements []any // string, netip.Prefix, PortRange or uint32, as Type says
 }
 
-// SetType is nft's name of the elements' type.
+// SetType is nft's name for the type of a set's elements.
 type SetType string
 
 const (
@@ -29,8 +29,8 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel keeps the elements as ranges. The other kind of set for ports, a
-// bitmap, would need a time to fill that grows with the square of the list's length.
+// Interval reports whether the kernel stores the elements as ranges. For ports, the alternative is a
+// bitmap, but the time to fill it grows with the square of the list's length.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
 // Sets returns the sets that the rules use, each once, in the order of their first use.

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// rulesVersion grows with every release whose rules, or whose Stamps, differ for the same Intent.
+// rulesVersion is incremented by every release whose rules, or whose Stamps, differ for the same
+// Intent.
 const rulesVersion = 5
 
 // StampPrefix is the prefix of every Stamp, of any version. The Stamp is in a rule's comment, because
@@ -38,11 +39,11 @@ func (rs Ruleset) Stamp() string {
 	return fmt.Sprintf("%s%d %s %s", StampPrefix, rulesVersion, families, hex.EncodeToString(sum[:16]))
 }
 
-// refusedIPv6 replaces IPv6 in the Stamp of rules that refuse it.
+// refusedIPv6 is the word in the Stamp of rules that refuse IPv6, instead of the family's name.
 const refusedIPv6 = string(IPv6) + "=refused"
 
-// WithStamp computes the Ruleset's Stamp once, for callers that need it several times, because the
-// Stamp hashes all rules.
+// WithStamp returns the Ruleset with its computed Stamp, for callers that need the Stamp several times,
+// because its computation hashes all rules.
 func (rs Ruleset) WithStamp() Ruleset {
 	rs.stamp = rs.Stamp()
 	return rs
@@ -51,7 +52,8 @@ func (rs Ruleset) WithStamp() Ruleset {
 // IsStamp reports whether a text is a Stamp, of any version.
 func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
-// StampedIPv6 returns the Treatment of IPv6 by the rules with this stamp.
+// StampedIPv6 returns how the rules with this stamp treat IPv6. It returns Ignored if the stamp names
+// no treatment.
 func StampedIPv6(stamp string) Treatment {
 	fields := strings.Fields(stamp)
 	if len(fields) <= 3 {

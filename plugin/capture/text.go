@@ -14,15 +14,16 @@ const TableName = "capture-cni"
 // StampChain is an unreachable chain. The comment of its only rule is the Stamp.
 const StampChain = "stamp"
 
-// NFTName returns the name of a chain in nftables, where one table contains the chains of all tables.
+// NFTName returns the chain's name in nftables, where one table contains the chains of all iptables
+// tables.
 func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 
-// NFTChain returns the name in nftables of the chain with this table and name.
+// NFTChain returns the nftables name of a chain with this iptables table and name.
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
-// Priority returns the chain's priority among all chains of its hook in nftables. nat's priority is
-// before the one that iptables uses, with which docker publishes a pod's ports. Of two chains with the
-// same priority, the kernel calls the newer one first.
+// Priority returns the chain's priority among all chains of its hook in nftables. For nat, it is lower
+// than the priority that iptables uses, so our rules decide before those with which docker publishes a
+// pod's ports. Of two chains with the same priority, the kernel calls the newer one first.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -101, Filter: 0}[c.Table]
 }
@@ -88,7 +89,8 @@ func (do Action) text(table Table) string {
 	return string(do.Verdict)
 }
 
-// Target returns where Translate leads to, as all programs spell it.
+// Target returns the destination of Translate: the address or, if the port changes, too, the address
+// with the port.
 func (do Action) Target() string {
 	if do.To.Port() == 0 {
 		return do.To.Addr().String()
@@ -141,8 +143,8 @@ func (m Match) words() []string {
 	return words
 }
 
-// addressWords returns a match on ranges. A range that contains its whole family becomes a match on the
-// family, because nft reads "ip daddr 0.0.0.0/0" as no match.
+// addressWords returns a match of an address field with ranges. If a range contains all addresses of
+// its family, it returns a match of the family, because nft reads "ip daddr 0.0.0.0/0" as no match.
 func addressWords(field string, list List[netip.Prefix]) string {
 	protocol, family := "ip", IPv4
 	if addressType(list) == IPv6Set {

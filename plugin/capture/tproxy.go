@@ -4,19 +4,19 @@ package capture
 
 // Packet marks under TPROXY.
 const (
-	// ProxyMark is on packets from the proxy to the application, where the proxy sets it, and on
-	// packets that are delivered to the proxy.
+	// ProxyMark is the mark of packets from the proxy to the application, which the proxy sets, and of
+	// packets that the rules deliver to the proxy.
 	ProxyMark uint32 = 1337
 
-	// markOwnPod is on packets that the proxy sends to its own pod as a client.
+	// markOwnPod is the mark of packets that the proxy, as a client, sends to its own pod.
 	markOwnPod uint32 = 1338
 
-	// markDelivered is on connections that were delivered to the proxy.
+	// markDelivered is the mark of connections that the rules delivered to the proxy.
 	markDelivered uint32 = 1339
 )
 
-// inboundPolicy returns what is captured of the packets that arrive. Under TPROXY, mangle
-// decides by the same policy for each packet, and nat only counts connections.
+// inboundPolicy returns the flow that decides about packets that arrive. With TPROXY, mangle decides by
+// this flow for each packet, and nat only counts connections.
 func (b *builder) inboundPolicy() flow {
 	if !b.transparent() {
 		return b.inbound
@@ -26,7 +26,8 @@ func (b *builder) inboundPolicy() flow {
 	return b.mesh.inbound(&redirected)
 }
 
-// asInbound makes a rule of inboundPolicy one of nat.
+// asInbound rewrites a rule of inboundPolicy for nat. With TPROXY, a captured packet goes to the chain
+// that counts it instead of a redirection.
 func (b *builder) asInbound(r Rule) (Rule, bool) {
 	if b.transparent() && r.Do == toInbound {
 		r.Do = gotoChain(chainInTProxy)
@@ -41,8 +42,8 @@ func (b *builder) transparentChains() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	// This rule applies only on lo. While rules are replaced, a packet may traverse the old rules,
-	// which mark it, and then the new rules.
+	// This rule applies only on lo. While rules are being replaced, a packet can traverse the old
+	// rules, which mark it, and then the new ones.
 	b.add(Match{FromLo: true, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")

@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// warnEarlyContainers warns about init containers that start before the proxy, except the mesh's own.
-// Their traffic is redirected to a port on which no proxy listens yet. If the proxy is a native
+// warnEarlyContainers warns about init containers that start before the proxy, except those in own.
+// Their traffic is redirected to a port at which no proxy listens yet. If the proxy is a native
 // sidecar, the warning says to move it before them.
 func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
@@ -54,7 +54,8 @@ func capturesOutbound(in *Intent) bool {
 	return in.OutboundRanges.All || len(in.OutboundRanges.Only) > 0 || len(in.IncludeOutboundPorts) > 0 || in.CaptureDNS
 }
 
-// warnUnknownAnnotations warns about keys that a mesh keeps although they do not decide about capture.
+// warnUnknownAnnotations warns about annotations with the mesh's prefix, or misspelt ones, that do not
+// decide about capture.
 func (d *decider) warnUnknownAnnotations() {
 	var lines []string
 	for _, key := range d.unknownKeys() {

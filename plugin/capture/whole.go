@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// wholeText returns the annotation with all that decides about a mesh's pod, and whether it may
-// be parsed. If not, it adds a fault.
+// wholeText returns the annotation that contains all settings of a mesh's pod, and whether it may be
+// parsed. If it is absent or too long, it adds a fault and returns false.
 func (d *decider) wholeText(expected string) (text string, ok bool) {
 	if text, ok = d.pod.Annotations[d.mesh.whole]; !ok {
 		d.keyFault(d.mesh.whole, "it is absent: expected "+expected)
@@ -23,12 +23,12 @@ func (d *decider) wholeText(expected string) (text string, ok bool) {
 	return text, d.withinLimits(d.mesh.whole, text)
 }
 
-// wholeFault adds a fault of a field of this annotation.
+// wholeFault adds a fault about a field of the annotation that contains all settings.
 func (d *decider) wholeFault(format string, args ...any) {
 	d.fault(d.mesh.whole, d.pod.Annotations[d.mesh.whole], "%v", fmt.Errorf(format, args...))
 }
 
-// wholeList parses a field that is a list.
+// wholeList parses a field that is a list. A wrong element or a too long list becomes a fault.
 func wholeList[T any](d *decider, field string, list []string, parse parser[T]) []T {
 	if len(list) > maxElements {
 		d.wholeFault("%s: expected at most %d elements, got %d", field, maxElements, len(list))
@@ -41,12 +41,12 @@ func wholeList[T any](d *decider, field string, list []string, parse parser[T]) 
 	return values
 }
 
-// wholePorts parses a field that is a list of single ports, and adds others.
+// wholePorts returns the sorted ports of a field that is a list of single ports, together with others.
 func (d *decider) wholePorts(field string, list []string, others ...uint16) []uint16 {
 	return unique(append(wholeList(d, field, list, config.ParsePort), others...)...)
 }
 
-// wholePort parses a field that is a port of the proxy.
+// wholePort parses a field that is a port of the proxy. A wrong port, or 0, becomes a fault.
 func (d *decider) wholePort(field, text string) uint16 {
 	port, err := config.ParsePort(text)
 	if err != nil || port == 0 {
@@ -55,7 +55,8 @@ func (d *decider) wholePort(field, text string) uint16 {
 	return port
 }
 
-// readWholeProxy recognizes the proxy by the uid in a field: the mesh's own rules know no other.
+// readWholeProxy sets the proxy's uid from a field, because the mesh's own rules recognize the proxy by
+// nothing else. A wrong uid, or root's, becomes a fault.
 func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32) {
 	uid, err := parseUID(strings.TrimSpace(text))
 	if err == nil && uid == 0 { // root's traffic is never exempt
@@ -77,7 +78,8 @@ func parseUID(text string) (uint32, error) {
 	return uint32(uid), err
 }
 
-// addressOrRange parses a range, or an address as the range of it alone.
+// addressOrRange parses a range, or an address, which it returns as the range that contains only this
+// address.
 func addressOrRange(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil {
 		text += fmt.Sprint("/", address.BitLen())

@@ -29,13 +29,14 @@ type Object struct {
 	Items   []Item // rules in their order, or sorted elements
 }
 
-// Item is a rule or an element. Two items are equal if their contents are equal.
+// Item is a rule or an element. Two items with the same content are equal, even if their comments
+// differ.
 type Item struct {
 	Comment string // the comment of a rule
 	Content string
 }
 
-// maxDifferences limits the lines of a Diff.
+// maxDifferences limits the number of lines of a Diff.
 const maxDifferences = 20
 
 // Diff returns a line for each difference between want and found. After maxDifferences lines, one more

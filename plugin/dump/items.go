@@ -24,8 +24,9 @@ func ByChain(rules []Rule) map[string][]Item {
 	return chains
 }
 
-// NewItem returns a rule whose content the backend has encoded. The content does not include the
-// comment, except whether the comment is a stamp: every stamp counts as equal.
+// NewItem returns a rule whose content the backend has encoded without the comment. The content of a
+// rule with a stamp begins with StampPrefix instead of the whole stamp, so that all stamps count as
+// equal.
 func NewItem(comment, content string) Item {
 	if capture.IsStamp(comment) {
 		content = capture.StampPrefix + content
@@ -33,7 +34,7 @@ func NewItem(comment, content string) Item {
 	return Item{comment, content}
 }
 
-// Parse returns the comment of a rule of nf_tables, and a hash of the rule's expressions.
+// Parse returns an Item with a rule's comment, and a hash of its nf_tables expressions.
 func Parse(comment string, expressions []byte) (Item, error) {
 	var all Sum
 	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {
@@ -57,7 +58,8 @@ func Parse(comment string, expressions []byte) (Item, error) {
 	return NewItem(comment, string(content[:])), err
 }
 
-// ElementContent returns a key followed by its flags. One flag marks the end of a range.
+// ElementContent returns the content of a set's element, which is its key followed by its flags. One of
+// the flags marks the end of a range.
 func ElementContent(key, flags []byte) string {
 	content := make([]byte, len(key)+flagsLength)
 	copy(content, key)

@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 )
 
-// Sum is an unambiguous encoding of several texts for a hash. Each text follows its length.
+// Sum encodes several texts unambiguously, as the input of a hash: each text follows its length.
 type Sum []byte
 
 func (s *Sum) Add(texts ...string) {

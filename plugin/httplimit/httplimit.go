@@ -18,8 +18,8 @@ const (
 	// MaxObject exceeds the JSON of the largest object that etcd stores (1.5 MiB).
 	MaxObject = 4 << 20
 
-	// maxEvent limits each event of a watch. The watch itself has no limit, because it lasts for
-	// minutes. maxEvent exceeds the JSON of the largest object that etcd stores.
+	// maxEvent limits the size of each event of a watch. It exceeds the JSON of the largest object that
+	// etcd stores. The watch as a whole has no limit, because it lasts for minutes.
 	maxEvent = 16 << 20
 )
 
@@ -34,7 +34,8 @@ func (e TooLarge) Error() string {
 		e.what, e.url, e.limit>>20)
 }
 
-// Transport limits the response bodies of another transport, after decompression.
+// Transport returns a transport that limits the size of the response bodies of another transport, after
+// decompression.
 func Transport(next http.RoundTripper, limit int) http.RoundTripper { return transport{next, limit} }
 
 type transport struct {

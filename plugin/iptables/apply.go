@@ -24,8 +24,8 @@ import (
 // Backend writes rules with the host's own iptables, of the same variant for both families.
 type Backend struct{ programs map[capture.Family]programs }
 
-// families has the order in which rules are added. The stamp is in IPv4's nat table, which is committed
-// last, so the stamp proves that the rules are complete.
+// families is the order in which the rules are added. IPv4 is last, because the stamp in its nat table
+// proves that all rules are complete.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
 // Find returns the backend with the programs of the variant that the operator chose. root is the host's
@@ -49,8 +49,8 @@ func Find(ctx context.Context, root string, asked config.Backend) (Backend, erro
 // Name returns config.IPTablesNFT or config.IPTablesLegacy.
 func (b Backend) Name() config.Backend { return b.programs[capture.IPv4].variant }
 
-// Apply adds the rules of one family after the other. iptables commits each table by itself, so Apply
-// calls undo after an error.
+// Apply adds the rules of one family after the other. iptables commits each table separately, so after
+// an error Apply removes what was committed.
 func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	existing, err := listTables(ctx, b.Name())
 	if err != nil {
@@ -72,7 +72,7 @@ func (b Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return nil
 }
 
-// NoIPv6 means that the kernel lacks a module that iptables needs for IPv6.
+// NoIPv6 is the error for a kernel that lacks a module that iptables needs for IPv6.
 type NoIPv6 struct{ error }
 
 // Unwrap returns the error that names the modules.
@@ -127,7 +127,8 @@ func (b Backend) restore(ctx context.Context, family capture.Family, rules strin
 // undoTimeout limits undo, which also runs if the context has ended.
 const undoTimeout = 10 * time.Second
 
-// undo removes the rules that were committed for the families in tried.
+// undo removes the rules that were committed for the families in tried. With iptables-legacy, it
+// restores the saved tables.
 func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()

@@ -46,7 +46,7 @@ func compareTables(a, b xtables.Table) int {
 	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Name, b.Name))
 }
 
-// dumpChains returns our chains of a table, and the jumps of other chains to ours.
+// dumpChains returns our chains of a table and, of other chains, the rules that lead to ours.
 func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]dump.Object, error) {
 	rules, err := nfnetlink.ListRules(r, rulesOf(table), table.Name, func(chain string, rule nfnetlink.Attributes) ([]dump.Rule, error) {
 		expressions := rule[unix.NFTA_RULE_EXPRESSIONS]

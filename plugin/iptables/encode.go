@@ -59,7 +59,7 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// A rule can become several rules of iptables. Only the first of them has the comment.
+		// One rule of ours can need several iptables rules. Only the first of them gets the comment.
 		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		for _, match := range matchArguments(rule.Match) {
 			if rule.Do.ConnMark != 0 { // iptables sets the mark with a rule of its own, before the rule that ends the table
@@ -71,8 +71,8 @@ func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	}
 }
 
-// matchArguments returns a match as iptables' arguments, for one rule, or for several rules if iptables
-// has no list for the match.
+// matchArguments returns a match as the arguments of one iptables rule or, if iptables has no list for
+// the match, of several rules.
 func matchArguments(m capture.Match) []string {
 	rules := []string{""}
 	times := func(alternatives []string) {

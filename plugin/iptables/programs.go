@@ -82,7 +82,8 @@ func (p *programs) locate(name string) (err error) {
 	return err
 }
 
-// lookPath returns the path, below root, of a program.
+// lookPath returns the path of a program below root: with an empty root, from PATH, and otherwise, or
+// if it is not there, from directories.
 func lookPath(root, name string) (path string, err error) {
 	if root == "" {
 		path, err = exec.LookPath(name)
@@ -145,8 +146,8 @@ func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 }
 
 // lockVariable is the environment variable that names the lock file of iptables-legacy. By default, all
-// programs on the node share one file. The caller already holds the lock of the network namespace, so
-// each program may lock privateLock, a file that only its own process uses.
+// programs on the node share one file. Because the caller already holds the lock of the network
+// namespace, each program may instead lock privateLock, a file of its own process.
 const (
 	lockVariable = "XTABLES_LOCKFILE"
 	privateLock  = "/proc/self/comm"
@@ -213,7 +214,8 @@ func hideNameServices(root string) error {
 	return unix.Mount("/dev/null", root+"/etc/nsswitch.conf", "", unix.MS_BIND, "")
 }
 
-// Limits of a program's output, in bytes, for the reason that nfnetlink's limits give.
+// Limits of a program's output, in bytes. Without them, a pod with many rules could exhaust the node's
+// memory.
 const (
 	maxStdout = 64 << 20
 	maxStderr = 64 << 10
@@ -226,7 +228,7 @@ type bounded struct {
 	limit int
 }
 
-// Write fails beyond the limit, and then the program ends.
+// Write returns an error if the output would exceed the limit. The program then ends.
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.Len()+len(data) > b.limit {
 		return 0, nfnetlink.TooLarge{What: b.what, Limit: b.limit}

@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// QueueRemoval adds the deletion of our rules by iptables-nft to a transaction. If it returns an error,
-// the transaction deletes the rules that were found. QueueRemoval executes no program of iptables, and
-// succeeds if there are no rules.
+// QueueRemoval adds the deletion of our iptables-nft rules to a transaction. It executes no program of
+// iptables, and succeeds if there are no rules. If it returns an error, the transaction deletes the
+// rules that were found until then.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *removal) queue() {
 	}
 }
 
-// leadsToOurs reports whether a verdict names one of our chains.
+// leadsToOurs reports whether a rule's expressions jump or go to one of our chains.
 func leadsToOurs(expressions []byte) bool {
 	leads := false
 	_ = nfnetlink.EachAttribute(expressions, func(_ uint16, expression []byte) error {

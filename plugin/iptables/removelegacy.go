@@ -30,8 +30,9 @@ func RemoveLegacy(ctx context.Context) error {
 	return errors.Join(err, remove())
 }
 
-// PrepareLegacyRemoval returns what removes our rules from the tables of iptables-legacy, nat last,
-// which captures while the others are removed. The error is about the tables that remove leaves.
+// PrepareLegacyRemoval reads our rules in the tables of iptables-legacy, and returns the function that
+// removes them. remove empties nat last, because nat captures while the other tables are changed. The
+// error is about tables that remove does not change.
 func PrepareLegacyRemoval(ctx context.Context) (remove func() error, err error) {
 	var prepared []func() error
 	remove = func() error {
@@ -45,7 +46,7 @@ func PrepareLegacyRemoval(ctx context.Context) (remove func() error, err error) 
 	if err != nil {
 		return remove, err
 	}
-	// The library executes programs with this process's environment.
+	// The library executes programs with this process's environment, so this process sets the variable.
 	if err := os.Setenv(lockVariable, privateLock); err != nil {
 		return remove, fmt.Errorf("setting %s: %w", lockVariable, err)
 	}
@@ -95,8 +96,8 @@ type legacyRemoval struct {
 	table   string
 }
 
-// statements returns input for iptables-restore that deletes first the jumps to our chains, and then
-// our chains, in one commit.
+// statements returns input for iptables-restore that deletes, in one commit, first the jumps to our
+// chains and then our chains.
 func (r legacyRemoval) statements() (string, error) {
 	if err := r.ctx.Err(); err != nil {
 		return "", err
@@ -117,8 +118,8 @@ func (r legacyRemoval) statements() (string, error) {
 	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
 }
 
-// deleteJumps writes deletions of the rules that jump to our chains, from another plugin's chain or a
-// built-in one. It begins with the last rule, so that the numbers of the others stay valid.
+// deleteJumps writes the deletions of a chain's rules that lead to our chains. It begins with the last
+// rule, so that the numbers of the others stay valid.
 func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
 	if err := r.ctx.Err(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// dumpSaved reads the output of iptables-save. It returns our chains, and the rules of other chains
-// that jump to ours.
+// dumpSaved parses the output of iptables-save. It returns our chains, and the rules of other chains
+// that lead to ours.
 func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 	existing := xtables.Names()
 	var dumped dump.Dump
@@ -57,7 +57,7 @@ type savedTable struct {
 	rules  []savedRule
 }
 
-// savedRule is a rule. Its text does not include "-A" and the chain's name.
+// savedRule is a rule of a chain. Its text does not include "-A" and the chain's name.
 type savedRule struct{ chain, text string }
 
 // parseSaved parses the output of iptables-save: "*nat", ":CHAIN policy counters", "-A CHAIN rule",
@@ -93,7 +93,8 @@ func (r savedRule) leadsToOurs() bool {
 	return last > 0 && (words[last-1] == "-j" || words[last-1] == "-g") && isOurs(words[last])
 }
 
-// ours returns our chains of the table as objects, and the jumps of the other chains to ours.
+// ours returns our chains of the table and the rules of other chains that lead to ours, as objects. If
+// the table has no marker chain, none of its chains is ours.
 func (t savedTable) ours(family capture.Family) []dump.Object {
 	if !slices.Contains(t.chains, MarkerChain) {
 		return nil
@@ -111,9 +112,9 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 }
 
 // cutComment returns a rule without its first comment, and the comment. iptables-save quotes a comment
-// of several words, and escapes characters that a shell interprets with a backslash. cutComment keeps
-// the text before the comment, so a rule of ours never equals a rule with another match that only looks
-// like a comment.
+// of several words, and puts a backslash before characters that a shell interprets. cutComment keeps
+// the text before the comment, so that no rule with another match that only looks like a comment equals
+// a rule of ours.
 func cutComment(rule string) (rest, comment string) {
 	before, after, _ := strings.Cut(rule, "-m comment --comment ")
 	var text strings.Builder

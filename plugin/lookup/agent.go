@@ -25,14 +25,14 @@ type Agent struct {
 // If the agent is stopped, this byte does not arrive, although the kernel accepts the connection.
 const acceptTimeout = 100 * time.Millisecond
 
-// notServing is the error for an agent that did not begin to serve the request: the agent does
-// not run, is stopped, or serves its maximum of connections.
+// notServing is the error if an agent did not begin to serve the request, because the agent does not
+// run, is stopped, or already serves its maximum of connections.
 type notServing struct{ error }
 
 func (n notServing) Unwrap() error { return n.error }
 
-// Ask sends one request, and waits for the answer until ctx ends. Errors: *Fault. Any other error
-// means that the agent did not answer.
+// Ask sends one request, and waits for the answer until ctx ends. If the agent answers with a fault,
+// the error is a *Fault. Any other error means that the agent did not answer.
 func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return a.ask(ctx, request) })
 	if err != nil {
@@ -74,8 +74,8 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 	return ParseAnswer(received, request)
 }
 
-// waitForService checks that the agent runs as this process's user, which is root for the plugin
-// and the agent, and that the agent serves the connection.
+// waitForService returns an error unless the process at the other end runs as this process's user,
+// which is root for plugin and agent, and begins to serve the connection within the timeout.
 func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	uid, err := PeerUID(conn)
 	if err != nil {

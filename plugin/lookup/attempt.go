@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// hedgeDelay is the time after which a lookup also asks the API server, if the agent has not
+	// hedgeDelay is the time after which an attempt also asks the API server, if the agent has not
 	// answered.
 	hedgeDelay = time.Second
 
@@ -18,11 +18,12 @@ const (
 	apiTimeout   = 3 * time.Second  // includes the program's start and the connection
 )
 
-// failedAttempt has the error of each way that the attempt tried.
+// failedAttempt contains the error of each way that an attempt tried: by the agent, and by the API
+// server.
 type failedAttempt struct{ agent, api error }
 
-// attempt asks the agent. It asks the API server, too, if the agent fails or has not answered
-// after hedgeDelay. It returns the first answer that contains a pod.
+// attempt asks the agent. If the agent fails or has not answered after hedgeDelay, attempt also asks
+// the API server. It returns the first answer that is no error.
 func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAttempt) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // cancels the request that has not been answered
@@ -67,7 +68,7 @@ type outcome struct {
 	err    error
 }
 
-// start calls ask in the background.
+// start calls ask in a goroutine, with a timeout, and returns the channel for the outcome.
 func start(ctx context.Context, timeout time.Duration, request Request, ask func(context.Context, Request) (Answer, error)) <-chan outcome {
 	answered := make(chan outcome, 1)
 	go func() {
@@ -83,8 +84,8 @@ func (f failedAttempt) isNone() bool { return f.agent == nil && f.api == nil }
 
 func (f failedAttempt) join() error { return errors.Join(f.agent, f.api) }
 
-// isFinal reports whether retries fail until an operator intervenes. An agent that does not serve
-// may be starting, so on a node without credentials the lookup waits for it.
+// isFinal reports whether retries would fail until an operator intervenes. An agent that does not serve
+// requests may be starting, so on a node without credentials the lookup retries.
 func (f failedAttempt) isFinal() bool {
 	apiFinal := isFault(f.api, Refused, NoCredentials)
 	switch _, notServing := errors.AsType[notServing](f.agent); {

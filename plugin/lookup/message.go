@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Accepted is the byte that the agent sends when it begins to serve a connection. Without this
-// byte, only the kernel has accepted the connection.
+// Accepted is the byte that the agent sends when it begins to serve a connection. Until then, only the
+// kernel has accepted the connection.
 const Accepted byte = 0x06
 
 // Limits of messages, in bytes. An answer contains one pod's annotations, escaped as JSON.
@@ -24,9 +24,9 @@ const (
 	MaxAnswer  = 4 << 20
 )
 
-// Request asks the agent, or capture-cni-lookup, for one pod. A request without a pod's name asks
-// whether a lookup would work: whether the agent has read its node's pods, or whether the
-// credentials are valid, as far as the program can tell without the API server.
+// Request asks the agent, or capture-cni-lookup, for one pod. A request without a pod's name asks only
+// whether a lookup would work: the agent checks whether it has read its node's pods, and
+// capture-cni-lookup checks the credentials without a request to the API server.
 type Request struct {
 	Version int            `json:"version"` // the caller's capture.PodVersion
 	Pod     capture.PodRef `json:"pod"`
@@ -62,8 +62,8 @@ const (
 	Failed FaultKind = "failed"
 	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted means that users other than root can write the credentials, or that they are not
-	// valid.
+	// Untrusted means that users other than root can write the credentials, or that the credentials
+	// break another rule.
 	Untrusted FaultKind = "untrusted"
 	// NoCredentials means that this node has no credentials.
 	NoCredentials FaultKind = "noCredentials"
@@ -84,15 +84,15 @@ func IsGone(err error) bool {
 	return ok && fault.Kind == Gone
 }
 
-// WriteMessage writes the length of a JSON document, as 4 bytes in big-endian order, and then the
-// document.
+// WriteMessage writes a JSON document after its length, which has 4 bytes in big-endian order.
 func WriteMessage(w io.Writer, document []byte) error {
 	framed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(document)), uint32(len(document)))
 	_, err := w.Write(append(framed, document...))
 	return err
 }
 
-// ReadMessage reads a document that WriteMessage wrote. It refuses more than limit bytes.
+// ReadMessage reads a document that WriteMessage wrote. It returns an error if the document has more
+// than limit bytes.
 func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -107,8 +107,8 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	return document, err
 }
 
-// otherVersion is the version of a program that does not know the request's version, and answers
-// only with its own.
+// otherVersion is the error if a program does not know the request's version. It is the version that
+// the program knows.
 type otherVersion int
 
 func (v otherVersion) Error() string {
@@ -116,9 +116,9 @@ func (v otherVersion) Error() string {
 		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
 }
 
-// inTheirVersion sends a request in this release's version. If the program answers with an
-// earlier version, inTheirVersion repeats the request in that one, because this process may run
-// while an agent replaces the programs.
+// inTheirVersion sends a request in this release's version. If the program knows only an earlier
+// version, inTheirVersion repeats the request in that version, because this process can run while an
+// agent replaces the programs.
 func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
 	request.Version = capture.PodVersion
 	answer, err := ask(request)
@@ -129,7 +129,8 @@ func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer,
 	return answer, err
 }
 
-// ParseAnswer reads an answer to a request.
+// ParseAnswer decodes the answer to a request. It returns the answer's fault as an error, and an error
+// if the answer has another version or another pod.
 func ParseAnswer(document []byte, request Request) (Answer, error) {
 	var answer Answer
 	if err := json.Unmarshal(document, &answer); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// ProgramPath returns the path of capture-cni-lookup, which is next to this executable.
+// ProgramPath returns the path of capture-cni-lookup, which is in the same directory as this
+// executable.
 func ProgramPath() string {
 	executable, err := os.Executable()
 	if err != nil {
@@ -26,7 +27,7 @@ func ProgramPath() string {
 	return filepath.Join(filepath.Dir(executable), config.LookupProgram)
 }
 
-// maxErrorOutput limits the bytes of the program's stderr that an error repeats.
+// maxErrorOutput is the number of bytes of the program's stderr that an error repeats.
 const maxErrorOutput = 512
 
 // askProgram executes capture-cni-lookup. The program's only environment variable is
@@ -82,14 +83,14 @@ func (l Lookup) checkProgram() error {
 	return nil
 }
 
-// bounded keeps the first bytes of what is written to it.
+// bounded keeps the first limit bytes that are written to it.
 type bounded struct {
 	content  bytes.Buffer
 	limit    int
 	overflow error // set after more output than limit
 }
 
-// Write implements io.Writer. It fails beyond the limit, and then the program ends.
+// Write implements io.Writer. Beyond the limit, it returns an error, and the program ends.
 func (b *bounded) Write(p []byte) (int, error) {
 	n, _ := b.content.Write(p[:min(len(p), b.limit-b.content.Len())])
 	if n < len(p) {

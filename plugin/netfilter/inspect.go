@@ -16,14 +16,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// State describes the capture rules in a namespace, our own and those of another plugin.
+// State describes the capture rules in a namespace: our own, and another plugin's.
 type State struct {
 	Backend config.Backend // that holds our rules; "" for none
 	Stamp   string         // of our Ruleset, or unstamped
 	Foreign string         // another plugin's capture, as "table/chain"
 }
 
-// unstamped replaces the Stamp if our table lacks the rule with the Stamp.
+// unstamped is the Stamp in a State if our rules lack the rule that contains the Stamp.
 const unstamped = "without a stamp"
 
 // Inspect reads the State of the calling thread's namespace, for all backends. It executes no program.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netfilter chooses a backend, reads and removes capture rules in the network namespace of the
-// calling thread, and creates reference rules for comparisons.
+// Package netfilter chooses a backend, and reads and removes capture rules in the network namespace of
+// the calling thread. For comparisons, it writes rules to a temporary namespace and reads them back.
 package netfilter
 
 import (
@@ -44,9 +44,9 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 	return iptables.Find(ctx, root, backend)
 }
 
-// Reference applies a Ruleset in a scratch namespace, and returns the rules as the kernel reports them.
-// So a comparison does not depend on the form in which this kernel, or this version of iptables,
-// represents a rule.
+// Reference applies a Ruleset in a temporary namespace, and returns the rules as the kernel reports
+// them. Therefore a comparison with these rules does not depend on the form in which this kernel, or
+// this version of iptables, represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {

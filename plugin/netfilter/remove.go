@@ -17,8 +17,8 @@ func Remove(ctx context.Context) error {
 	return errors.Join(nfnetlink.Remove(ctx, QueueRemoval), iptables.RemoveLegacy(ctx))
 }
 
-// QueueRemoval adds the deletion of our rules to a transaction, including those of iptables-nft. If it
-// returns an error, the transaction deletes the rules that were found.
+// QueueRemoval adds the deletion of our nftables and iptables-nft rules to a transaction. If it returns
+// an error, the transaction deletes the rules that were found until then.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	// A repair that was interrupted leaves TrackingTable behind.
 	for _, name := range []string{capture.TableName, TrackingTable} {

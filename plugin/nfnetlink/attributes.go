@@ -13,18 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes holds the attributes of one netlink message, by type. The bytes belong to the message, so
-// code that keeps them for longer copies them.
+// Attributes maps the types of a netlink message's attributes to their contents. The contents are parts
+// of the message, so code that keeps them for longer copies them.
 type Attributes map[uint16][]byte
 
-// Family is the key under which Attributes has the family from the message's header, because no
-// attribute has the type 0.
+// Family is the key of the IP family in Attributes, which is in the message's header. No attribute has
+// the type 0.
 const Family = 0
 
 var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
 
-// EachAttribute visits the attributes in data without copying them, because a pod's sets can contain
-// tens of thousands. See struct nlattr in netlink(7).
+// EachAttribute calls visit for each attribute in data, without copying the attribute, because a pod's
+// sets can contain tens of thousands. It returns visit's first error, or an error for malformed data.
+// See struct nlattr in netlink(7).
 func EachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
 	const header, alignment = 4, 4
 	for len(data) > 0 {
@@ -71,7 +72,8 @@ func parseMessage(data []byte) (Attributes, error) {
 // Text returns the text of a NUL-terminated attribute.
 func Text(data []byte) string { return strings.TrimRight(string(data), "\x00") }
 
-// Nested returns the attribute at the end of a path. Each attribute of the path contains the next one.
+// Nested returns the content of the attribute at the end of a path, in which each attribute contains
+// the next one.
 func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	for _, wanted := range path {
 		found = false
@@ -89,9 +91,9 @@ func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	return content, found
 }
 
-// UserComment returns the comment in a rule's user data. The kernel does not validate user data, which
-// a process with NET_ADMIN in a pod can write. The package userdata of github.com/google/nftables
-// panics on malformed data.
+// UserComment returns the comment in a rule's user data. It does not use
+// github.com/google/nftables/userdata, which panics on malformed data, because the kernel does not
+// validate user data that a process with NET_ADMIN in a pod writes.
 func UserComment(data []byte) (comment string, found bool) {
 	const header = 2 // one byte for the type, and one for the length
 	for len(data) >= header {

@@ -17,17 +17,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// Batch is a transaction of nf_tables. The kernel commits all of its messages or none. The kernel
-// acknowledges only the last message, and each message that fails. google/nftables reads an
-// acknowledgement and an echo of each message, which takes longer than the transaction.
+// Batch is a transaction of nf_tables. The kernel commits all of its messages or none. The Batch
+// requests an acknowledgement only of the last message, and the kernel also reports each message that
+// fails. It is not a connection of google/nftables, because that waits for an acknowledgement of each
+// message, which takes longer than the transaction.
 type Batch struct {
 	Content  []byte
 	sequence uint32 // of the last message
 	last     int    // offset of the last message
 }
 
-// beginSequence is the sequence number of the message that begins the transaction. The kernel uses this
-// number for an error of the whole transaction.
+// beginSequence is the sequence number of the message that begins the transaction. In the kernel's
+// answers, an error with this number is about the whole transaction.
 const beginSequence = 1
 
 func NewBatch() *Batch {
@@ -46,7 +47,7 @@ func (b *Batch) control(kind uint16) {
 // isEmpty reports whether the transaction has no messages.
 func (b *Batch) isEmpty() bool { return b.sequence == beginSequence }
 
-// Message appends a message. Its attributes are those that write appends.
+// Message appends a message, whose attributes are those that write appends.
 func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	b.sequence++
 	b.last = len(b.Content)
@@ -75,7 +76,8 @@ func (b *Batch) Number(kind uint16, number uint32) {
 	b.Bytes(kind, data[:])
 }
 
-// Nested appends an attribute that contains the attributes that write appends, at most 64 KiB.
+// Nested appends an attribute that contains the attributes that write appends. Their length is at most
+// 64 KiB.
 func (b *Batch) Nested(kind uint16, write func()) {
 	start := len(b.Content)
 	b.Bytes(kind|unix.NLA_F_NESTED, nil)
@@ -83,8 +85,8 @@ func (b *Batch) Nested(kind uint16, write func()) {
 	binary.NativeEndian.PutUint16(b.Content[start:], uint16(len(b.Content)-start))
 }
 
-// Commit sends the transaction. Errors: ErrUnanswered; the kernel's errors, as unix.Errno, with the
-// chain, rule or set.
+// Commit sends the transaction, unless it is empty. Errors: ErrUnanswered; the kernel's errors, as
+// unix.Errno, with the chain, rule or set.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.isEmpty() {
 		return nil
@@ -97,9 +99,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 	return b.Exchange(ctx, socket)
 }
 
-// Remove commits the deletions that queue adds. If queue returns an error, Remove commits the deletions
-// that queue has added before. It sends no empty transaction, because even an empty one waits for an
-// RCU grace period.
+// Remove commits the deletions that queue adds to a transaction. If queue returns an error, Remove
+// commits the deletions that queue added before, and returns the error. It sends no empty transaction,
+// because the kernel delays even an empty one by an RCU grace period.
 func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
 	b := NewBatch()
 	err := queue(ctx, b)
@@ -109,8 +111,8 @@ func Remove(ctx context.Context, queue func(context.Context, *Batch) error) erro
 	return err
 }
 
-// ErrUnanswered means that the kernel has processed a transaction, but its answer is lost. This happens
-// if the kernel has no memory for the answer, or if the context ends.
+// ErrUnanswered means that the kernel has processed a transaction, but its answer was lost, because the
+// kernel had no memory for the answer, or because the context ended.
 var ErrUnanswered = errors.New("the kernel's answer is lost")
 
 // Exchange sends the transaction over a connection and reads the answers.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Comment returns the first comment in content that begins with the prefix. Every backend keeps
-// comments as text that ends with a NUL.
+// Comment returns the first comment in content that begins with the prefix, or "". All backends store a
+// comment as text that ends with a NUL.
 func Comment(content []byte, prefix string) string {
 	start := bytes.Index(content, []byte(prefix))
 	if start < 0 {

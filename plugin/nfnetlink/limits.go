@@ -9,9 +9,10 @@ import (
 )
 
 // These limits bound the objects that are read from a namespace, because a pod with NET_ADMIN can fill
-// its tables. They exceed the rules that a pod's annotations can request: some 100 rules in nftables or
+// its tables. They exceed what a pod's annotations can request: some 100 rules in nftables or
 // capture.MaxExpanded rules in iptables, and two elements for each range. For each part of a list, the
-// kernel starts again at the first object, so the time grows with the square of the list's length.
+// kernel starts again at the first object, so the time to read a list grows with the square of its
+// length.
 const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000

@@ -19,7 +19,7 @@ type Table struct {
 
 func InetTable(name string) Table { return Table{unix.NFPROTO_INET, name} }
 
-// Hook is the point at which the kernel calls a chain.
+// Hook is a netfilter hook at which the kernel calls a chain, with the chain's priority and type.
 type Hook struct {
 	Number   uint32
 	Priority int32
@@ -37,7 +37,7 @@ func (b *Batch) DeleteTable(t Table) {
 	b.Message(unix.NFT_MSG_DELTABLE, 0, t.Family, func() { b.Text(unix.NFTA_TABLE_NAME, t.Name) })
 }
 
-// AddChain adds a chain. base is nil for a chain that only rules lead to.
+// AddChain adds a chain. base is nil if no hook calls the chain.
 func (b *Batch) AddChain(t Table, name string, base *Hook) {
 	b.Message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, t.Family, func() {
 		b.Text(unix.NFTA_CHAIN_TABLE, t.Name)
@@ -83,7 +83,8 @@ func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) 
 	return nil
 }
 
-// marshal encodes an expression. It sets the direction of a zone itself, because expr.Marshal omits it.
+// marshal encodes an expression. It encodes the direction of a conntrack zone itself, because
+// expr.Marshal omits the direction.
 func marshal(family byte, expression expr.Any) ([]byte, error) {
 	ct, ok := expression.(*expr.Ct)
 	if !ok || ct.Key != expr.CtKeyZONE {

@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// If a transaction needs a module, the kernel loads it, if it may and the module exists. Otherwise the
-// kernel returns only an error number, which does not name the module.
+// If a transaction needs a module, the kernel tries to load it. If that fails, the kernel returns only
+// an error number, which does not name the module, so the functions below find out which module it is.
 
 // dial opens a socket for requests to nf_tables.
 func dial() (nlsocket.Socket, error) {
@@ -26,14 +26,14 @@ func dial() (nlsocket.Socket, error) {
 	return socket, err
 }
 
-// absent is a connection that answers for a kernel without nfnetlink, which has no tables of nf_tables.
-// An operator who chose iptables-legacy does not need nfnetlink.
+// absent is the connection to a kernel without nfnetlink. It answers as a kernel without tables of
+// nf_tables would, because an operator who chose iptables-legacy does not need nfnetlink.
 type absent struct{}
 
 // Send does nothing and returns no error.
 func (absent) Send([]byte) error { return nil }
 
-// Receive returns the error for a table or chain that does not exist.
+// Receive returns the kernel's error for a table or chain that does not exist.
 func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error)) error {
 	return unix.ENOENT
 }
@@ -41,8 +41,8 @@ func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error
 // Close does nothing.
 func (absent) Close() {}
 
-// lacksNFTables reports whether the kernel has no nf_tables. After an error of a list, it sends an
-// empty transaction, whose error shows the cause. The error of a list does not.
+// lacksNFTables reports whether the kernel has no nf_tables. It is called after a list failed, whose
+// error does not show the cause, and sends an empty transaction, whose error does.
 func lacksNFTables(ctx context.Context) bool {
 	socket, err := dial()
 	if err != nil {
@@ -68,7 +68,7 @@ type Lacking struct{ error }
 
 func (l Lacking) Unwrap() error { return errors.Unwrap(l.error) }
 
-// describe adds the chain and rule that failed, and the module that the kernel lacks, to the kernel's
+// describe adds the failed chain and rule, and the modules that the kernel may lack, to the kernel's
 // error about one message of the transaction.
 func (b *Batch) describe(sequence uint32, fault error) error {
 	if sequence == beginSequence {
@@ -114,7 +114,7 @@ func describeMessage(m syscall.NetlinkMessage, fault error) error {
 	return fault
 }
 
-// modulesOf returns the modules that a rule's expressions need in addition to nf_tables.
+// modulesOf returns the modules, other than nf_tables, that a rule's expressions need.
 func modulesOf(expressions []byte) (modules []string) {
 	builtIn := " bitwise byteorder cmp counter dynset immediate lookup meta payload range rt "
 	_ = EachAttribute(expressions, func(_ uint16, expression []byte) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// ErrChanging means that a list changed during each attempt to read it.
+// ErrChanging means that the rules changed during each attempt to read a list.
 var ErrChanging = errors.New("the rules kept changing while they were read")
 
 // Reader reads nf_tables in the calling thread's namespace, within the limits, until its context ends.
@@ -24,7 +24,7 @@ type Reader struct {
 	sequence uint32 // of the last request
 }
 
-// connection is a netlink socket.
+// connection is a netlink socket, or absent.
 type connection interface {
 	Send(messages []byte) error
 	Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error
@@ -44,7 +44,7 @@ func NewReader(ctx context.Context) (*Reader, error) {
 
 func (r *Reader) Close() { r.socket.Close() }
 
-// Listing is a request for one of the kernel's lists.
+// Listing describes a request for one of the kernel's lists, and the limits of the answer.
 type Listing struct {
 	Family  byte // 0 means all families
 	Request uint16
@@ -57,13 +57,13 @@ type Listing struct {
 }
 
 // filter is an attribute that holds a name, by which the kernel filters a list. Older kernels ignore
-// some filters.
+// some filters, so callers also compare the names in the answer.
 type filter struct {
 	attribute uint16
 	name      string
 }
 
-// Named returns a filter with one attribute. Filters can be concatenated.
+// Named returns a filter with one attribute. The filters of several calls can be concatenated.
 func Named(attribute uint16, name string) []filter { return []filter{{attribute, name}} }
 
 func (l Listing) message(sequence uint32) []byte {
@@ -82,8 +82,8 @@ func (l Listing) message(sequence uint32) []byte {
 
 const listAttempts = 5
 
-// List reads a list and returns the results of keep for each object. If the list changes during a read,
-// List reads the list again. After an error, the reader is unusable. Errors: TooLarge, ErrChanging.
+// List reads a list, and returns the results of keep for all objects. If the list changes during a
+// read, List reads it again. After an error, the reader is unusable. Errors: TooLarge, ErrChanging.
 func List[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) ([]T, error) {
 	for range listAttempts {
 		kept, whole, err := listOnce(r, l, keep)
@@ -171,7 +171,8 @@ func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string
 	})
 }
 
-// First returns the first result of a list, or the zero value.
+// First returns the first of the results, or the zero value if there is none. It is called with the
+// results of List.
 func First[T any](found []T, err error) (first T, _ error) {
 	if err != nil || len(found) == 0 {
 		return first, err

@@ -22,14 +22,14 @@ type Backend struct{}
 // Name returns config.NFTables.
 func (Backend) Name() config.Backend { return config.NFTables }
 
-// Apply adds the Ruleset in one transaction.
+// Apply adds the Ruleset in one transaction. It returns an error if our table already exists.
 func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return Commit(ctx, nfnetlink.NewBatch(), rs, nfnetlink.NoTable)
 }
 
 // Commit adds the Ruleset to a batch, and commits the batch. before is the handle of the table that the
-// batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, a table with
-// another handle proves that the kernel committed the transaction.
+// batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, Commit reads
+// the table's handle: a new handle proves that the kernel committed the transaction.
 func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
 	if err := Queue(b, rs); err != nil {
 		return err
@@ -48,8 +48,8 @@ func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before 
 	return nil
 }
 
-// Queue adds the whole table to a batch. It adds all chains before the rules, because a rule can jump
-// to any chain.
+// Queue adds our table with all its chains, sets and rules to a batch. It adds all chains before the
+// rules, because a rule can jump to any chain.
 func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	table := nfnetlink.InetTable(capture.TableName)
 	b.CreateTable(table, unix.NLM_F_EXCL)
@@ -71,7 +71,7 @@ func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	return nil
 }
 
-// baseOf returns the hook of a chain, or nil for a chain that only rules lead to.
+// baseOf returns the hook of a chain, or nil if no hook calls the chain.
 func baseOf(chain capture.Chain) *nfnetlink.Hook {
 	if chain.Hook == "" {
 		return nil

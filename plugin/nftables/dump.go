@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump reads our table. It compares raw attributes from an allow-list, because no library parses every
-// expression.
+// Dump reads our table. It compares the raw bytes of selected attributes, because no library parses
+// every expression.
 func (Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ const chainFlags = 10
 
 const inOurTable = " in table inet " + capture.TableName
 
-// dumper collects objects, and stops at the first error.
+// dumper collects objects. After its first error, its methods do nothing.
 type dumper struct {
 	reader       *nfnetlink.Reader
 	dumped       []dump.Object
@@ -69,8 +69,8 @@ type dumper struct {
 	err          error
 }
 
-// ours appends the objects of a list that belong to our table. table is the attribute that names an
-// object's table.
+// ours appends the objects of a list that belong to our table. table is the type of the attribute that
+// names an object's table.
 func (d *dumper) ours(l nfnetlink.Listing, table uint16, read func(nfnetlink.Attributes) dump.Object) {
 	if d.err != nil {
 		return
@@ -104,12 +104,13 @@ func (d *dumper) rules() {
 	}
 }
 
-// The kernel lists a set in parts. After elements were added, the kernel enlarges the set's hash table.
-// Meanwhile a part can begin at another element than the last part ended, so elements can be missing or
-// occur twice. So elements reads a list that has several parts until two readings are equal.
+// The kernel lists a set in parts. After elements were added, it enlarges the set's hash table, and
+// meanwhile a part may not begin where the previous part ended, so that elements are missing or occur
+// twice. Therefore the method elements reads a list of several parts again until two readings are
+// equal.
 const maxReadings = 10
 
-// elements reads the elements of a set.
+// elements reads the elements of a set, and adds them, sorted, to the set's object.
 func (d *dumper) elements(set *dump.Object) {
 	if d.err != nil {
 		return

@@ -15,11 +15,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// register is the register that our rules use, because each match loads one value and compares it. Only
-// a translation uses the next register, too.
+// register is the only register that our rules need, because each match loads one value and compares
+// it. A translation also uses the next register, for the port.
 const register = 1
 
-// encodeRule returns the kernel's expressions for a rule, in the order of Ruleset.String.
+// encodeRule returns the kernel's expressions for a rule, in the order in which Ruleset.String prints
+// the matches.
 func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any {
 	e := encoder{sets: sets}
 	m := rule.Match
@@ -69,7 +70,7 @@ type encoder struct {
 
 func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
 
-// number compares a number with a value, if isSet.
+// number adds, if isSet, expressions that load a number and compare it with a value.
 func (e *encoder) number(isSet bool, load expr.Any, op expr.CmpOp, value uint32) {
 	if isSet {
 		e.add(load, compare(op, key(value)))
@@ -92,7 +93,8 @@ func (e *encoder) family(family capture.Family) {
 	}
 }
 
-// encodeList loads a field, and compares it with a single value, or looks it up in the set.
+// encodeList adds expressions that load a field, and compare it with the list's single value or look it
+// up in the list's set. An empty list adds none.
 func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	switch len(list.Values) {
 	case 0:
@@ -139,7 +141,8 @@ func (e *encoder) ports(list capture.List[capture.PortRange]) {
 	e.add(destinationPort, compare(expr.CmpOpGte, key(list.Values[0].First)), compare(expr.CmpOpLte, key(list.Values[0].Last)))
 }
 
-// uidRange compares bytes, so the kernel puts the uid into their order.
+// uidRange adds a comparison of the socket's uid with a range. The kernel compares bytes, so the uid is
+// first converted to network byte order.
 func (e *encoder) uidRange(r capture.IDRange) {
 	if r != (capture.IDRange{}) {
 		first, last := binaryutil.BigEndian.PutUint32(r.First), binaryutil.BigEndian.PutUint32(r.Last)
@@ -183,7 +186,7 @@ func (e *encoder) direction(isSet bool, direction byte) {
 	}
 }
 
-// bit compares one bit of a number with 0, if isSet.
+// bit adds, if isSet, a comparison of one bit of a conntrack field with 0.
 func (e *encoder) bit(isSet bool, of expr.CtKey, bit uint32, op expr.CmpOp) {
 	if isSet {
 		e.add(conntrack(of), and(key(bit)), compare(op, make([]byte, 4)))
@@ -198,14 +201,15 @@ const (
 	ack byte = 0x10
 )
 
-// flags compares the TCP flags in some with those in set, if isSet.
+// flags adds, if isSet, a test of the TCP flags in some: those in set must be set, and the others must
+// not.
 func (e *encoder) flags(isSet bool, some, set byte) {
 	if isSet {
 		e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}), equal([]byte{set}))
 	}
 }
 
-// and returns an expression that masks the register.
+// and returns the expression that applies a mask to the register.
 func and(mask []byte) expr.Any {
 	return &expr.Bitwise{
 		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
@@ -245,7 +249,8 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	}
 }
 
-// translate needs a second register, for the port.
+// translate adds the translation to an address and, in the second register, to a port, if the port is
+// not 0.
 func (e *encoder) translate(to netip.AddrPort) {
 	family := nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())]
 	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(family), RegAddrMin: register}
@@ -256,7 +261,7 @@ func (e *encoder) translate(to netip.AddrPort) {
 	e.load(to.Addr().AsSlice(), nat)
 }
 
-// load puts a value into the register, for the expression use.
+// load adds an expression that loads a value into the register, and then the expression use.
 func (e *encoder) load(value []byte, use expr.Any) {
 	e.add(&expr.Immediate{Register: register, Data: value}, use)
 }

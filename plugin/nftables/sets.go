@@ -16,11 +16,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// setChunk is the number of values in one message, because an attribute, such as the list of elements,
-// has at most 64 KiB.
+// setChunk is the number of values in one message. It is limited because an attribute, such as the list
+// of elements, has at most 64 KiB.
 const setChunk = 500
 
-// setIDs holds the ids by which rules of the same transaction refer to sets.
+// setIDs maps the names of sets to the ids by which rules of the same transaction refer to them.
 type setIDs map[string]uint32
 
 func addSets(b *nfnetlink.Batch, table nfnetlink.Table, sets []capture.Set) setIDs {
@@ -75,9 +75,9 @@ func addElement(b *nfnetlink.Batch, key []byte, endsRange bool) {
 	})
 }
 
-// Elements iterates over the keys of a set's elements, and reports for each whether it ends a range. In
-// an interval set, each value is two elements: its first key, and the key after its last one, except if
-// its last key is the largest one.
+// Elements iterates over the keys of a set's elements, and reports for each key whether it ends a
+// range. In an interval set, each value becomes two elements: its first key, and the key after its last
+// one, unless the last key is the largest possible one.
 func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	return func(yield func(key []byte, endsRange bool) bool) {
 		for _, value := range values {
@@ -94,7 +94,7 @@ func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	}
 }
 
-// Byte orders of a set's keys. The kernel ignores them, but nft needs them to list the keys.
+// Byte orders of a set's keys. The kernel ignores them, but nft needs them to print the keys.
 const (
 	nativeKeys    = 1
 	bigEndianKeys = 2

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nlsocket sends and receives netlink messages in the network namespace of the calling
-// thread. Its calls block the thread, because the kernel answers at once. In a process that lives
-// for milliseconds, waiting by the runtime's poller would take longer than the answer.
+// Package nlsocket sends and receives netlink messages in the network namespace of the calling thread.
+// Its calls block the thread, because the kernel answers at once: in a process that lives for
+// milliseconds, waiting by Go's network poller would take longer than the answer.
 package nlsocket
 
 import (
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a netlink socket. Unlike mdlayher's package, it returns a dump message by message, so
-// that a long dump needs little memory, and reads every acknowledgement of a batch.
+// Socket is a netlink socket. It exists because mdlayher's netlink package collects a whole dump in
+// memory, and does not read every acknowledgement of a batch.
 type Socket struct{ fd int }
 
 // receiveBuffer is the size of the largest part of a dump that the kernel sends.
@@ -29,8 +29,8 @@ func Dial(protocol int) (Socket, error) {
 		return Socket{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	s := Socket{fd}
-	// The timeout ends the wait for an answer that never arrives. Acknowledgements arrive without
-	// a copy of the request.
+	// The timeout ends the wait for an answer that never arrives. NETLINK_CAP_ACK makes the kernel send
+	// acknowledgements without a copy of the request.
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
@@ -44,7 +44,8 @@ func Dial(protocol int) (Socket, error) {
 // Close closes the socket.
 func (s Socket) Close() { _ = unix.Close(s.fd) }
 
-// defaultSendBuffer is a size that every socket has, because the kernel's default is larger.
+// defaultSendBuffer is the size up to which Send needs no larger buffer, because the kernel's default
+// exceeds it.
 const defaultSendBuffer = 64 << 10
 
 // Send sends messages in one call. The kernel has processed them when Send returns.
@@ -60,8 +61,8 @@ func (s Socket) Send(messages []byte) error {
 	return nil
 }
 
-// growSendBuffer sets the send buffer's size, beyond the system's limit (net.core.wmem_max) if
-// this process may exceed it.
+// growSendBuffer sets the size of the send buffer. If this process may, it exceeds the system's limit
+// net.core.wmem_max.
 func (s Socket) growSendBuffer(size int) error {
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) == nil {
 		return nil
@@ -69,8 +70,8 @@ func (s Socket) growSendBuffer(size int) error {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
 }
 
-// Receive calls each for every received message, until each returns false. A message's data is
-// valid only during the call.
+// Receive calls each for every received message, until each returns false, or an error occurs. The data
+// of a message is valid only during the call.
 func (s Socket) Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error {
 	buffer := make([]byte, receiveBuffer)
 	for {

@@ -45,8 +45,8 @@ func Of(pod *corev1.Pod) capture.Pod {
 	return p.With(pod.Labels, pod.Annotations)
 }
 
-// HasController reports whether a controller would replace the pod. A static pod's controller is
-// its Node, which does not replace it.
+// HasController reports whether a controller would replace the pod. It returns false for a static pod,
+// whose controller is its Node.
 func HasController(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "Node"
@@ -62,8 +62,8 @@ func effectiveID(own, shared *int64) capture.ID {
 	return capture.ID{}
 }
 
-// groupsOf returns the supplementary groups of the pod's processes, of which a pod can list
-// 100,000.
+// groupsOf returns the supplementary groups of the pod's processes, or AnyGroup if there are more than
+// 100, because a pod can list 100,000.
 func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 	if sc.FSGroup != nil {
 		groups = append(groups, *sc.FSGroup)
@@ -75,9 +75,9 @@ func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 }
 
 // hasNetAdmin reports whether a container can change the network namespace. It accepts only the
-// spellings that Kubernetes documents. Runtimes accept more spellings: containerd upper-cases by
-// Unicode, and CRI-O accepts lower case. But admission policies compare strings, and a pod that
-// bypasses such a policy must stay captured.
+// spellings of capabilities that Kubernetes documents, although runtimes accept more: containerd
+// upper-cases by Unicode, and CRI-O accepts lower case. Admission policies compare strings, and a pod
+// that evades such a policy by another spelling must not be exempt from capture.
 func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	if sc.Privileged != nil && *sc.Privileged {
 		return true
@@ -87,8 +87,8 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	})
 }
 
-// hasNetRaw reports whether a container can send packets past netfilter. Some runtimes grant
-// NET_RAW to each container that does not drop it. Unlike hasNetAdmin, hasNetRaw accepts all
+// hasNetRaw reports whether a container can send packets past netfilter. That is so unless it drops
+// NET_RAW, because some runtimes grant NET_RAW by default. Unlike hasNetAdmin, hasNetRaw accepts all
 // spellings of an added capability that runtimes accept.
 func hasNetRaw(sc *corev1.SecurityContext) bool {
 	named := func(names ...string) func(corev1.Capability) bool {

@@ -32,7 +32,8 @@ func addressesOf(all []netlink.Addr) (addresses []netip.Addr) {
 	return addresses
 }
 
-// Complete completes a decision with the pod's addresses and, if they matter, with the node's.
+// Complete completes a decision with the pod's addresses and, if the pod has a fence with exceptions,
+// with the node's.
 func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 	if !d.HasOpenings() {
 		return d.At(pod, nil)
@@ -44,8 +45,8 @@ func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 	return d.At(pod, node)
 }
 
-// nodeAddresses returns the addresses of the process's own network namespace, which is the node's. It
-// omits kube-proxy's interface for IPVS, which has the addresses of all Services.
+// nodeAddresses returns the addresses in this process's own network namespace, which is the node's. It
+// omits those of kube-proxy's interface for IPVS, which are the addresses of all Services.
 func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
@@ -57,8 +58,8 @@ func nodeAddresses() ([]netip.Addr, error) {
 	return addressesOf(all), nil
 }
 
-// ListAddresses returns the addresses of the thread's namespace. It requests each family separately,
-// because since Linux 6.9, the kernel then takes no lock that all namespaces share.
+// ListAddresses returns the addresses in the thread's namespace. It requests each family separately,
+// because then Linux 6.9 and newer take no lock that all namespaces share.
 func ListAddresses() (found []netlink.Addr, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		list, err := listWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
@@ -72,8 +73,8 @@ func ListAddresses() (found []netlink.Addr, err error) {
 
 const listAttempts = 5
 
-// listWhole repeats a list while the kernel reports that it changed in the meantime. Otherwise an
-// address could be missing, and its family would stay uncaptured.
+// listWhole repeats the request for a list while the kernel reports that the list changed during the
+// answer. Otherwise an address could be missing, and its family would stay uncaptured.
 func listWhole[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listAttempts {
 		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

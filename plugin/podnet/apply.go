@@ -14,13 +14,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// NoIPv6 means that the kernel lacks a feature that a backend needs for IPv6.
+// NoIPv6 is the error for a kernel that lacks a feature which a backend needs for IPv6.
 type NoIPv6 = iptables.NoIPv6
 
 // Apply applies the Ruleset to the namespace. It prepares lo and the routes first, and commits the
 // rules last. If the commit fails, it undoes the preparation. If the namespace already has the same
-// rules, Apply only restores lo and the routes. Errors: NoIPv6; a capture.Refusal for other rules of
-// ours or of another plugin.
+// rules, Apply only restores lo and the routes. Errors: NoIPv6; a capture.Refusal if the namespace has
+// other rules of ours, or another plugin's.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -63,7 +63,7 @@ func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context
 	return nil
 }
 
-// prepare sets up lo and the policy routing, which the rules need. undo is never nil.
+// prepare sets up what the rules need: lo and the policy routing. undo is never nil.
 func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	undoLoopback, err := prepareLoopback(rs.NeedsProxySource())
 	if err != nil {
@@ -73,8 +73,8 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	return func() error { return errors.Join(undoRoutes(), undoLoopback()) }, err
 }
 
-// verifyPresent checks the rules that have the expected stamp. If they are correct, it restores lo and
-// the policy routing, which they need.
+// verifyPresent checks the rules in a namespace that has the expected stamp. If they are correct, it
+// restores lo and the policy routing. If they were changed, it returns a Refusal.
 func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
 	found, err := backend.Dump(ctx)
 	differences, err := compare(ctx, backend, rs, found, err)
@@ -89,8 +89,8 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	return err
 }
 
-// Remove undoes Apply, for any backend. It succeeds if there is nothing to undo. If the State can't be
-// read, it still removes everything that it finds, and returns the error.
+// Remove undoes Apply, whichever backend wrote the rules. It succeeds if there is nothing to undo. If
+// it can't read the State, it still removes everything that it finds, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// LockDirectory contains a file of root's, on which processes of capture-cni take the locks of all
-// namespaces. The namespace's own file can't be used, because any process of the pod can open and lock
-// it as /proc/self/ns/net. The path is a constant, so that plugin and guard always use the same file.
+// LockDirectory contains a file of root's, on which processes of capture-cni lock network namespaces.
+// They do not lock the namespace's own file, because any process of the pod can open and lock it as
+// /proc/self/ns/net. The path is a constant, so that plugin and guard always use the same file.
 const LockDirectory = "/run/capture-cni/lock"
 
 const lockName = "netns"
@@ -28,10 +28,10 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// foreignLock is the error for a lock, or a lease, of a process that does not belong to capture-cni.
-// Only root can write to the file, but a process that can read it, by a volume with a directory of the
-// node, can lock it for reading. Such a lock must not delay a pod, so the caller continues without a
-// lock.
+// foreignLock is the error if a process that does not belong to capture-cni holds a lock, or a lease,
+// on the file. Only root can write to the file, but a process that can read it, for example by a
+// hostPath volume, can lock it for reading. Such a lock must not delay a pod, so the caller continues
+// without a lock.
 type foreignLock struct{}
 
 func (foreignLock) Error() string {
@@ -40,7 +40,7 @@ func (foreignLock) Error() string {
 		"find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
-// takeLock waits for the lock until ctx ends. releaseLock releases it.
+// takeLock waits until it gets the lock of a namespace, or ctx ends. releaseLock releases the lock.
 func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		taken, err := tryLock(inode)
@@ -55,9 +55,9 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	}
 }
 
-// tryLock locks the byte at the offset of the namespace's inode number. No other namespace has this
-// number while this namespace is open, and the lock needs no cleanup. The lock belongs to the open file
-// (F_OFD_SETLK, fcntl(2)), not to the process. Errors: ErrBusy, foreignLock.
+// tryLock locks the byte of the file at the offset of the namespace's inode number. While this
+// namespace is open, no other namespace has the same number. The lock needs no cleanup, because it
+// belongs to the open file (F_OFD_SETLK in fcntl(2)). Errors: ErrBusy, foreignLock.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
 	switch {
@@ -89,7 +89,7 @@ func releaseLock(file *os.File) error {
 	return errors.Join(unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, all), file.Close())
 }
 
-// own returns the write lock that capture-cni's processes take.
+// own returns the write lock that processes of capture-cni take for a namespace.
 func own(inode uint64) *unix.Flock_t {
 	return &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(inode), Len: 1}
 }
@@ -100,9 +100,9 @@ func isForeign(file *os.File, inode uint64) bool {
 	return err == nil && found.Type == unix.F_RDLCK
 }
 
-// openLock opens the file, and creates it if it is missing. It refuses a file that another user than
-// root can open, because a process that can read the file can lock it. O_NONBLOCK prevents that the
-// kernel waits 45 s for the holder of a lease, and causes EAGAIN instead.
+// openLock opens the file, and creates it if it is missing. It returns an error if another user than
+// root can open the file, because a process that can read the file can lock it. With O_NONBLOCK, the
+// kernel returns EAGAIN instead of waiting 45 s for the holder of a lease.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {

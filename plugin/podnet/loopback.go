@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback sets lo up, which redirected connections need, and adds the address from which the
-// proxy connects over IPv6. undo is never nil, and undoes only changes that were made.
+// prepareLoopback sets lo up, because redirected connections use it. With ipv6, it also adds the
+// address from which the proxy connects over IPv6. undo is never nil, and undoes only what was changed.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	_, up, err := loopback()
@@ -46,13 +46,13 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 
 const loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
 
-// lo returns the loopback interface as netlink needs it.
+// lo returns the loopback interface in netlink's form.
 func lo() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopbackIndex}}
 }
 
-// loopback returns the interface's name, and whether it is up. It uses ioctls, because for netlink's
-// answer the kernel takes a lock that all namespaces share (rtnl).
+// loopback returns the name of the loopback interface, and whether it is up. It uses ioctls, because
+// for netlink's answer the kernel takes rtnl, a lock that all namespaces share.
 func loopback() (name string, up bool, err error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -78,8 +78,8 @@ func takeDown() error {
 	return removeAddress("127.0.0.1/8")
 }
 
-// ipv6Disabled reports whether lo has no IPv6, because of the kernel's command line or a sysctl. Then
-// there is no IPv6 traffic to capture.
+// ipv6Disabled reports whether the kernel's command line or a sysctl disables IPv6 on lo. If so, there
+// is no IPv6 traffic to capture.
 func ipv6Disabled() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	return err != nil || bytes.HasPrefix(value, []byte("1"))

@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Observation describes our rules in a namespace, and the interfaces and routes that they need.
+// Observation describes our rules in a namespace, and what they need: interfaces, addresses and routes.
 type Observation struct {
 	netfilter.State
 	Rules      dump.Dump    // our rules, empty if there are none
@@ -36,8 +36,8 @@ func (n *Namespace) Observe(ctx context.Context, routes bool) (Observation, erro
 	return Read(n, func() (Observation, error) { return Observe(ctx, routes) })
 }
 
-// Observe reads the calling thread's namespace, and changes nothing. If routes is set, it also reads
-// the policy routing of TPROXY.
+// Observe reads the calling thread's namespace, and changes nothing. With routes, it also reads the
+// policy routing for TPROXY.
 func Observe(ctx context.Context, routes bool) (o Observation, err error) {
 	all, err := ListAddresses()
 	if err != nil {
@@ -66,8 +66,8 @@ func (o *Observation) readRules(ctx context.Context) (err error) {
 	return err
 }
 
-// Differences returns a line for each difference between the observation and the result of Apply. If
-// the namespace has no rules, they are compared with those of the backend asked.
+// Differences returns a line for each difference between the observation and what Apply would create.
+// If the namespace has no rules, the expected rules are those of the backend asked.
 func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	backend, err := netfilter.Find(ctx, cmp.Or(o.Backend, asked))
 	if err != nil {
@@ -80,8 +80,8 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 	return slices.Concat(differences, o.Missing(rs)), nil
 }
 
-// compare compares rules that were read from the kernel with the Reference of the Ruleset. Rules that
-// exceed the limits differ, because no Ruleset has so many.
+// compare compares rules that were read from the kernel with the Reference of the Ruleset. If the rules
+// exceed nfnetlink's limits, it returns this as the only difference, because no Ruleset has so many.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -111,7 +111,7 @@ func (o Observation) Missing(rs capture.Ruleset) []string {
 	return missing
 }
 
-// loopbackFacts is the state of lo.
+// loopbackFacts is the state of the loopback interface.
 type loopbackFacts struct {
 	name            string
 	up, ipv6, proxy bool // proxy: lo has the address from which the proxy connects over IPv6
@@ -125,7 +125,7 @@ func observeLoopback(all []netlink.Addr) (facts loopbackFacts, err error) {
 	return facts, err
 }
 
-// missing returns the results of prepareLoopback that the namespace lacks.
+// missing returns a line for each thing that prepareLoopback would create and the namespace lacks.
 func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
 	if l.name != "lo" { // the rules of iptables match this name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", l.name))
@@ -147,7 +147,7 @@ type routeFacts struct {
 	taken  error // a capture.Refusal if another program has routes in our table
 }
 
-// observeRoutes reads the policy rules and routes of each IP family that the namespace has.
+// observeRoutes reads our policy rules and routes, for each IP family that the namespace has.
 func observeRoutes() (all []routeFacts, err error) {
 	for _, l := range localRoutesOf(capture.Ruleset{LocalMark: 1, IPv6: capture.Captured}) {
 		facts := routeFacts{family: l.rule.Family}
@@ -163,7 +163,7 @@ func observeRoutes() (all []routeFacts, err error) {
 	return all, nil
 }
 
-// missing returns the results of prepareRoutes that the namespace lacks.
+// missing returns a line for each thing that prepareRoutes would create and the namespace lacks.
 func (f routeFacts) missing(mark uint32) (missing []string) {
 	if f.taken != nil {
 		return []string{"unexpected: " + f.taken.Error()}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet applies the rules that capture decides about to one pod's network namespace, with the
-// address and policy routes that the rules need. It refuses the host's own namespace, and holds the
-// pod's lock while it works.
+// Package podnet applies a Ruleset to one pod's network namespace, together with the address and the
+// policy routes that the rules need. It refuses the host's own namespace, and holds the lock of the
+// pod's namespace while it works.
 package podnet
 
 import (
@@ -22,7 +22,7 @@ import (
 // ErrGone means that the namespace does not exist.
 var ErrGone = errors.New("the network namespace does not exist")
 
-// Namespace is a pod's network namespace, open and locked, with a thread inside.
+// Namespace is a pod's network namespace, which is open and locked, with a thread that runs inside.
 type Namespace struct {
 	netns ns.NetNS
 	calls chan func() // functions that the thread calls
@@ -37,8 +37,8 @@ func Open(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
 
-// OpenForRemoval is Open for DEL, which must not fail. If it can't take the lock before ctx ends, it
-// continues without a lock.
+// OpenForRemoval opens a namespace for DEL, which must not fail. If it can't take the lock before ctx
+// ends, it continues without a lock.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) {
 		taken, _ := takeLock(ctx, inode)
@@ -72,7 +72,8 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// enter starts a thread that enters the namespace once for all calls, and leaves it after Close.
+// enter starts a thread that enters the namespace, executes all calls of Do, and leaves the namespace
+// after Close.
 func (n *Namespace) enter() error {
 	entered := make(chan error, 2)
 	go func() {
@@ -87,7 +88,7 @@ func (n *Namespace) enter() error {
 	return <-entered
 }
 
-// Close releases the lock. A second call returns an error.
+// Close ends the thread, and releases the lock. A second call returns an error.
 func (n *Namespace) Close() error {
 	if err := n.netns.Close(); err != nil {
 		return err
@@ -99,8 +100,8 @@ func (n *Namespace) Close() error {
 	return releaseLock(n.lock)
 }
 
-// refuseHost compares the namespace with those of this process and of process 1, whose file can be
-// missing or unreadable.
+// refuseHost returns a Refusal if the namespace is that of this process or of process 1, which is the
+// host's. It ignores process 1 if its file is missing or unreadable.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		if n.Is(path) {
@@ -117,8 +118,8 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// recovered converts a panic to an error, because a caller of Do can't recover a panic of the other
-// thread.
+// recovered calls f, and converts a panic to an error, because a caller of Do can't recover a panic in
+// the other thread.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,7 +139,7 @@ func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 	return result, err
 }
 
-// Is reports whether the path leads to this namespace. It returns false if the path can't be followed.
+// Is reports whether the path leads to this namespace. It returns false if it can't follow the path.
 func (n *Namespace) Is(path string) bool { return sameFile(int(n.netns.Fd()), path) }
 
 func sameFile(fd int, path string) bool {
@@ -146,8 +147,9 @@ func sameFile(fd int, path string) bool {
 	return errors.Join(unix.Fstat(fd, &own), unix.Stat(path, &there)) == nil && own.Dev == there.Dev && own.Ino == there.Ino
 }
 
-// Explained adds the name of AppArmor's profile to an error whose text looks like a denial by AppArmor.
-// It reads the text, because not every package wraps the kernel's error.
+// Explained adds the name of AppArmor's profile to an error whose text looks like a denial by AppArmor,
+// and returns any other error unchanged. It examines the text, because not every package wraps the
+// kernel's error.
 func Explained(err error) error {
 	label, _ := os.ReadFile("/proc/self/attr/current") // empty without a security module
 	profile, text := strings.TrimSpace(string(label)), err.Error()

@@ -13,16 +13,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// Probed says which features of a backend a host has.
+// Probed says which backend works on a host, and whether it works for IPv6.
 type Probed struct {
 	Backend config.Backend // not an alias
 	NoIPv6  error          // why pods with IPv6 can't be captured, or nil
 }
 
-// Probe checks that kernel and host support a backend, by applying rules with every expression that a
-// mesh's pods can need, for one mesh after the other, to a scratch namespace. If transparent is set, it
-// uses only the rules of TPROXY. The host's programs are in the file system at root, or in this process's
-// own if root is "".
+// Probe tests whether kernel and host support a backend. For each of meshes, it applies rules with every
+// expression that the mesh's pods can need to a temporary namespace. With transparent, it uses only the
+// rules of TPROXY. The host's programs are in the file system at root, or in this process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
@@ -43,7 +42,7 @@ func Probe(ctx context.Context, root string, asked config.Backend, meshes []conf
 	return found, nil
 }
 
-// fullIntent returns an Intent that needs every expression of a mesh's rules.
+// fullIntent returns an Intent whose rules contain every expression of a mesh's rules.
 func fullIntent(mesh config.MeshName, transparent bool) capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}

@@ -15,18 +15,18 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Policy routing that delivers marked packets to this host itself. The table number is Istio's. The
-// protocol identifies the program that added a rule, so that we never remove another program's rule.
-// Only the kernel's rule for table local has precedence over the priority, because an earlier rule that
-// matches the mark by a mask would take the packets. Older versions used priority 133.
+// Policy routing that delivers packets with a mark to this host itself. The table number is Istio's.
+// The protocol identifies our rules and routes, so that we never remove another program's. The priority
+// directly follows that of the kernel's rule for the table local, because an earlier rule that matches
+// the mark by a mask would take the packets. Older versions used the priority 133.
 const (
 	localTable    = 133
 	localPriority = 1
 	localProtocol = 133
 )
 
-// localRoutes contains one family's rule and route. By the rule, packets with the mark use a table in
-// which every destination is local.
+// localRoutes contains the policy rule and the route of one IP family. The rule makes packets with the
+// mark use a table in which every destination is local.
 type localRoutes struct {
 	family string
 	rule   *netlink.Rule
@@ -46,7 +46,8 @@ func newLocalRoutes(mark uint32, ipv6 bool) localRoutes {
 	}}
 }
 
-// localRoutesOf returns the rules and routes that a Ruleset needs.
+// localRoutesOf returns the rules and routes that a Ruleset needs, for each captured IP family. Without
+// a LocalMark, it returns none.
 func localRoutesOf(rs capture.Ruleset) []localRoutes {
 	if rs.LocalMark == 0 {
 		return nil
@@ -58,9 +59,9 @@ func localRoutesOf(rs capture.Ruleset) []localRoutes {
 	return families
 }
 
-// prepareRoutes adds what is missing, and removes our policy rules of another
-// priority. undo is never nil and undoes only what was done. Errors: a
-// capture.Refusal for another program's routes in the table.
+// prepareRoutes adds the missing rules and routes, and removes our policy rules with another priority.
+// undo is never nil, and undoes only what was done. Errors: a capture.Refusal if another program has
+// routes in the table.
 func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	var done []func() error
 	undo = func() error {
@@ -97,8 +98,8 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	return undo, nil
 }
 
-// present returns our policy rules, and whether the namespace has the route. Errors: a capture.Refusal
-// for another route in the table, which could take packets.
+// present returns our policy rules, and whether our route exists. Errors: a capture.Refusal if the
+// table has another route, because that route could take packets.
 func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -127,7 +128,7 @@ func ownRules(family int) ([]netlink.Rule, error) {
 	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
-// removeRoutes removes the rules and routes with our protocol, for any Ruleset.
+// removeRoutes removes all policy rules and routes that have our protocol.
 func removeRoutes() error {
 	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -157,7 +158,8 @@ func (l localRoutes) routeName() string {
 	return fmt.Sprintf("%s route local default dev lo, table %d", l.family, localTable)
 }
 
-// unlessAbsent returns nil for an error that means that a rule or route does not exist.
+// unlessAbsent returns nil if the error means that a rule or route does not exist, and otherwise the
+// error.
 func unlessAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// refuseUserNamespace refuses iptables for a pod with its own user namespace, because the kernel
-// accepts owner matches of iptables only from a process in that user namespace. nftables has no such
-// limit.
+// refuseUserNamespace returns a Refusal if a backend of iptables is chosen for a pod with its own user
+// namespace, because the kernel accepts owner matches of iptables only from a process in that user
+// namespace. nftables has no such limit.
 func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 	if asked == config.NFTables {
 		return nil

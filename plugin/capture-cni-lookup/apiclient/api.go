@@ -55,8 +55,8 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// dialer tries the server's addresses in turn, each for at most dialTimeout. Each attempt begins
-// with the next address.
+// dialer tries the server's addresses in turn, each for at most dialTimeout. The first address that it
+// tries depends on the number of the lookup's attempt.
 type dialer struct{ attempt int }
 
 func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -88,7 +88,7 @@ type apiError struct {
 
 func (e apiError) Unwrap() error { return e.error }
 
-// withHint adds the operator's next step to the error of a failed request.
+// withHint adds the operator's next step to the error of a failed request, if the cause is known.
 func withHint(err error) error {
 	failed, ok := errors.AsType[apiError](err)
 	if !ok {

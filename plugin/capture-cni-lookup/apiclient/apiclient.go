@@ -43,14 +43,14 @@ func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 	return answer
 }
 
-// AnswerOf returns the answer that contains a pod, without a digest.
+// AnswerOf returns the answer that contains a pod. The answer has no digest.
 func AnswerOf(pod *corev1.Pod) lookup.Answer {
 	fields := podfields.Of(pod)
 	return lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
 }
 
-// read allows the first attempt to get the pod from the API server's cache. If the cache does not
-// have the pod, read gets it from etcd.
+// read reads the pod. In the first attempt, it accepts a pod from the API server's cache, and asks etcd
+// only if the cache lacks the pod or has another pod of that name. Later attempts ask etcd.
 func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod, error) {
 	client, err := restClient(e, max(request.Attempt, 1))
 	if err != nil {
@@ -81,8 +81,8 @@ func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want cap
 	return pod, CheckUID(want, string(pod.UID))
 }
 
-// CheckUID returns an error if the pod that was found is an earlier or later pod of the same
-// name.
+// CheckUID returns an error if want has a UID and the found pod has another one, so that it is an
+// earlier or later pod of the same name.
 func CheckUID(want capture.PodRef, found string) error {
 	if want.UID == "" || want.UID == found {
 		return nil
@@ -96,7 +96,8 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
-// faultOf is FaultOf for a read that used the credentials on the node.
+// faultOf is FaultOf for a read that used the credentials on the node. It also recognizes missing,
+// untrusted and invalid credentials, and adds the operator's next step.
 func faultOf(err error) *lookup.Fault {
 	fault := FaultOf(err)
 	fault.Message = withHint(err).Error()

@@ -28,9 +28,9 @@ type endpoint struct {
 	credentialsFile string // the file of the token, for messages
 }
 
-// loadKubeconfig reads a directory's kubeconfig, and the files in that directory that the
-// kubeconfig names. It reads no environment variables, runs no credential plugin and requires TLS
-// verification. Errors: trust.Untrusted; fs.ErrNotExist.
+// loadKubeconfig reads a directory's kubeconfig, and the files in that directory that the kubeconfig
+// names. It reads no environment variables, executes no credential plugin, and requires the
+// verification of TLS. Errors: trust.Untrusted; fs.ErrNotExist.
 func loadKubeconfig(directory string) (endpoint, error) {
 	path := filepath.Join(directory, config.KubeconfigName)
 	root, err := trust.OpenDirectory(directory)
@@ -96,11 +96,11 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", content.CurrentContext, names.AuthInfo)
 }
 
-// kubeconfig reads files that a kubeconfig names from the kubeconfig's directory.
+// kubeconfig reads the files that a kubeconfig names, in the kubeconfig's directory.
 type kubeconfig struct{ root *os.Root }
 
-// checkNames refuses files outside the directory before any file is opened, because a kubeconfig
-// could otherwise send another file's token to its server.
+// checkNames returns an error if a file is outside the directory, before any file is opened. Otherwise
+// a kubeconfig could send another file's token to its server.
 func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
 	var errs []error
 	for _, file := range []struct{ key, path string }{
@@ -116,8 +116,8 @@ func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 	return errors.Join(errs...)
 }
 
-// relative returns a path relative to the directory. It begins with .. if the path is outside the
-// directory.
+// relative returns an absolute path relative to the directory, and a relative path unchanged. The
+// result can lead out of the directory, so callers check it with filepath.IsLocal.
 func (k kubeconfig) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
