@@ -18,7 +18,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// desired is the desired state of a pod's network namespace. It follows from the pod's annotations at
+// desired is the desired state of a pod's network namespace. It results from the pod's annotations at
 // its creation, so that a later edit can't loosen the capture of a running pod.
 type desired struct {
 	known         bool   // false before the agent's first answer
@@ -50,8 +50,8 @@ type asked struct {
 	fault            error             // of these edits
 }
 
-// newAsked decides by the annotations at the pod's creation, and determines whether they were edited
-// later.
+// newAsked decides by the annotations at the pod's creation, and determines whether these were edited
+// later and whether a running pod can follow the edits.
 func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings) (*asked, error) {
 	created := asCreated(answer, sandbox)
 	decision, err := capture.Decide(created, settings)
@@ -70,11 +70,11 @@ func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settin
 	return a, nil
 }
 
-// isEdited reports whether the annotations of today ask for something else than a decision.
+// isEdited reports whether the current annotations ask for other rules than a decision.
 func (a asked) isEdited(d capture.Decision) bool { return !reflect.DeepEqual(a.edited, d.Intent) }
 
-// at returns the desired state of a pod with these addresses. With UpdateAnnotations it follows
-// edits, unless they have a fault.
+// at returns the desired state of a pod with these addresses. With UpdateAnnotations, it follows the
+// edits of the annotations, unless an edit is invalid.
 func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) {
 	decision, faulty, follows := a.Decision, a.fault != nil, update == UpdateAnnotations
 	if a.followed != nil {
@@ -96,7 +96,8 @@ func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) 
 	return d, err
 }
 
-// isOther reports whether a stamp belongs to rules of another version or configuration.
+// isOther reports whether a stamp is that of rules which another version wrote, or the plugin with
+// another configuration.
 func (d desired) isOther(stamp string) bool { return capture.IsStamp(stamp) && stamp != d.stamp }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }

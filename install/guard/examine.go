@@ -17,17 +17,17 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// examineTimeout limits the examination of one pod, including the wait for the lock while an ADD runs.
+// examineTimeout limits the examination of one pod.
 const examineTimeout = 4 * time.Second
 
-// ended is a context that has ended. podnet.Open does not wait for the lock with it.
+// ended is a context that has already ended. With it, podnet.Open does not wait for the lock.
 var ended = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
 }()
 
-// examiner examines one pod at a time. The pod's watched contains its results.
+// examiner examines one pod at a time, and stores the results in the pod's watched.
 type examiner struct {
 	settings   Settings
 	asker      *asker
@@ -40,8 +40,9 @@ type examiner struct {
 	once       *onceLog
 }
 
-// examine compares one pod with its desired state. It repairs the pod if policy and limits permit that.
-// It also returns its observation, which is zero if it did not have to enter the namespace.
+// examine compares one pod with its desired state, and repairs the pod if policy and limits permit
+// that. It returns the finding and the observation of the namespace. The observation is zero if examine
+// did not enter the namespace.
 func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -70,9 +71,9 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	return found, observed
 }
 
-// decide requests a pod from the agent, and decides about the pod's desired state. It returns a finding
-// for a pod whose namespace need not be examined. It sends the request before it takes the lock of the
-// namespace, because ADD and DEL wait for the lock.
+// decide requests a pod from the agent, and decides about the pod's desired state. If the namespace
+// need not be examined, it returns a finding. It must not be called with the namespace's lock, because
+// ADD and DEL wait for the lock.
 func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Finding) {
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{
@@ -111,8 +112,8 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 	return nil, report.Finding{}
 }
 
-// check observes the namespace and judges the observation. If no transaction was committed since the
-// last round, a settled finding stays. Every tenth round compares everything.
+// check observes the namespace and judges the observation. If the last finding is settled and nf_tables
+// has had no commit since, the finding stays. But every tenth round compares everything.
 func (e *examiner) check(
 	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
 ) (report.Finding, kernel.Observation) {
@@ -149,8 +150,8 @@ func (e *examiner) check(
 	return found, o
 }
 
-// differences compares the rules by digests. If these differ, it names the differences, except for
-// rules of another version or configuration.
+// differences compares the existing rules with the desired ones by their digests, and returns a line
+// for each difference. For rules of another version or configuration, it returns none.
 func (e *examiner) differences(ctx context.Context, d *desired, o kernel.Observation) (_ []string, err error) {
 	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// ErrNotHere means that the node does not run a pod.
+// ErrNotHere means that this node does not run the pod.
 var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain returns everything that is known about one pod: its annotations at creation and now, its
@@ -61,10 +61,10 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Exp
 	return p, nil
 }
 
-// notMeshed says why a pod without a finding is not captured.
+// notMeshed names the possible reasons for which a pod without a finding is not captured.
 const notMeshed = "it was not injected at its creation, its mesh is not one of netconf.meshes, or it has the node's network"
 
-// find returns the sandbox of a pod. Errors: ErrNotHere.
+// find returns the running sandbox of a pod. Errors: ErrNotHere.
 func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {
@@ -77,8 +77,9 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 	return sandboxes[i], nil
 }
 
-// ExplainWithoutSandbox returns the last ADD of a pod whose sandbox is unknown, because its ADD fails
-// or still runs, or because the pod has ended. Errors: ErrNotHere.
+// ExplainWithoutSandbox returns an explanation that contains only the last ADD of a pod. It is for pods
+// whose sandbox is unknown, because the ADD fails or still runs, or because the pod has ended. Errors:
+// ErrNotHere.
 func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
 	records, err := telemetry.ReadAll(historyDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +95,7 @@ func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanati
 	return report.Explanation{}, fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
 }
 
-// Pods returns the running pods of the mesh, as namespace/name.
+// Pods returns the names of the running pods of the mesh, as namespace/name.
 func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	for _, sandbox := range sandboxes {
@@ -105,7 +106,7 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainAnnotations adds the annotations that decide about capture, and their edits.
+// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now.
 func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created
@@ -126,7 +127,8 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	}
 }
 
-// valueOf returns the value of an annotation, or nil if it does not exist.
+// valueOf returns the value of an annotation, or nil if the pod does not have it. It hides a value
+// without a documented form, and cuts a long one.
 func valueOf(annotation capture.Annotation, all map[string]string) *report.Value {
 	value, exists := all[annotation.Key]
 	switch {
@@ -140,8 +142,8 @@ func valueOf(annotation capture.Annotation, all map[string]string) *report.Value
 	return &report.Value{Text: value}
 }
 
-// explainKernel describes the observation of an examination. If that is zero, explainKernel enters the
-// namespace itself.
+// explainKernel describes the rules that an examination observed. If the examination did not enter the
+// namespace, explainKernel enters it.
 func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*report.Kernel, error) {
 	if o.Generation == 0 {
 		netns, err := podnet.Open(ctx, w.sandbox.NetNS)
@@ -161,7 +163,7 @@ func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*repo
 	}, nil
 }
 
-// explainAdd adds the record of the pod's last ADD.
+// explainAdd adds the record of the pod's last ADD, or the reason for which it is unknown.
 func explainAdd(historyDir string, sandbox cri.Sandbox, p *report.Explanation) {
 	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
 	switch {

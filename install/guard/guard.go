@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard reconciles the running pods of the mesh on a node, by comparing their rules with the
-// desired rules. It also repairs pods that started before the plugin was installed, and rules that were
-// changed after ADD.
+// Package guard reconciles the running pods of the mesh on a node. It compares their rules with the
+// desired rules, and repairs, reports or evicts pods that started before the plugin was installed, or
+// whose rules were changed after ADD.
 package guard
 
 import (
@@ -54,7 +54,8 @@ const (
 	retryInterval          = 5 * time.Second       // after an examination that left the pod unrepaired or unknown
 )
 
-// Guard watches the pods of one node. Only one goroutine may use it.
+// Guard examines the pods of one node. Only one goroutine may use it, except where a method says
+// otherwise.
 type Guard struct {
 	settings Settings
 	runtime  Runtime
@@ -94,7 +95,7 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	return g
 }
 
-// Run examines the node's pods until ctx ends.
+// Run examines the node's pods in rounds until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
 	stream := newEventStream()
 	var listener sync.WaitGroup
@@ -120,9 +121,9 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// Round examines every pod that is new or due, within the round's time budget. It reports whether the
-// time was enough. If not, the next round begins with the pods that have waited longest. If the
-// sandboxes can't be listed, Round examines the known pods.
+// Round examines every pod that is new or due, until the round's time budget is used up, and reports
+// whether it has examined all of them. If not, the next round begins with the pods that have waited
+// longest. If the runtime can't list the sandboxes, Round examines the known pods.
 func (g *Guard) Round(ctx context.Context) (complete bool) {
 	running := byID(g.lister.next(ctx))
 	if g.lister.fault == nil {
@@ -154,7 +155,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 	return complete
 }
 
-// revisit examines a pod, stores its baseline, and reports a new finding.
+// revisit examines a pod, stores its baseline if that has changed, and reports a new finding.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
 	w.repaired, w.failed = "", false
@@ -168,7 +169,8 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	g.report(w, before)
 }
 
-// pauseAfter returns the pause between a pod's finding and its next examination.
+// pauseAfter returns the time until the next examination of a pod. It is shorter than a round if the
+// pod's state is unknown or the pod lacks the desired rules.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
 	if w.finding.Code == report.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
@@ -176,8 +178,8 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 	return g.settings.Round
 }
 
-// noteReported stores for which pods the agent has records. It does so in the same round, because the
-// guard may be replaced before the next one.
+// noteReported stores in the baselines which outdated pods were reported to the agent. It does so in
+// the same round, because the guard may be replaced before the next one.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
 		sent := len(g.outbox.queue) == 0 && !g.awaitsUpdate(w)
@@ -188,13 +190,14 @@ func (g *Guard) noteReported() {
 	}
 }
 
-// isReported reports whether the agent has the record of an outdated pod.
+// isReported reports whether the agent has a record that the pod is outdated. found is the pod's state,
+// reported the earlier result, and sent whether the agent has received all records since.
 func isReported(found report.Code, reported, sent bool) bool {
 	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }
 
 // save stores a pod's baseline. If that fails, the baseline stays in memory, and the next examination
-// retries.
+// tries again.
 func (g *Guard) save(w *watched) {
 	err := g.store.save(w.sandbox.ID, w.baseline)
 	w.unsaved = err != nil
@@ -208,8 +211,8 @@ func (g *Guard) save(w *watched) {
 	}
 }
 
-// report logs a new finding, or one whose update failed in a new way, and sends it to the agent. Each examination repeats a request for an
-// eviction.
+// report logs a finding that is new, or whose repair or update has a new result, and queues a record
+// for the agent. It requests an eviction after every examination for which the policy demands one.
 func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)

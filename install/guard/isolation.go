@@ -14,13 +14,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// shimPrefix is the prefix of the names of containerd's shims, for a type that is a path.
+// shimPrefix begins the names of containerd's shims, if a runtime's type is the path of a shim.
 const shimPrefix = "containerd-shim-"
 
 // isolatingRuntime returns the name of an OCI runtime that has a network stack of its own, or "" for
-// any other runtime. containerd reports the shim's type, such as io.containerd.kata.v2, and the
-// program, for a shim that executes a program such as runc. CRI-O reports only the handler's name,
-// which the operator chose.
+// any other runtime. containerd reports the type of the shim, such as io.containerd.kata.v2, and the
+// program that the shim executes, such as runc. CRI-O reports only the name of the handler, which the
+// operator chose.
 func isolatingRuntime(runtime cri.OCIRuntime) string {
 	if runtime.Type == "" {
 		return isolatingName(runtime.Handler)
@@ -31,8 +31,8 @@ func isolatingRuntime(runtime cri.OCIRuntime) string {
 	return isolatingName(runtime.Type)
 }
 
-// isolatingName returns the name if one of its parts begins with the name of an isolating runtime, and
-// otherwise "".
+// isolatingName returns the name if one of its parts begins with the name of an isolating runtime.
+// Otherwise it returns "".
 func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {
@@ -44,8 +44,8 @@ func isolatingName(name string) string {
 	return ""
 }
 
-// checkIsolated returns the finding for a pod whose traffic bypasses the node's kernel. Such a pod is
-// neither repaired nor evicted, because that would not help.
+// checkIsolated returns the finding for a pod whose traffic bypasses the node's kernel: exempt or
+// uncaptured. The guard neither repairs nor evicts such a pod, because that would not help.
 func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) report.Finding {
 	if answer != nil {
 		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox), meshes))
@@ -58,7 +58,8 @@ func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName)
 		"use another runtime class, or remove the pod from the mesh")
 }
 
-// isMissing reports whether the pod lacks the desired rules, and a repair or an eviction would help.
+// isMissing reports whether the pod lacks the desired rules, and whether a repair or an eviction would
+// help.
 func (w *watched) isMissing() bool {
 	return isolatingRuntime(w.sandbox.Runtime) == "" && lacksRules(w.finding.Code)
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// finding returns a pod's state with the reason, as the result of an examination.
+// finding returns the finding that a pod is in a state, for a reason.
 func finding(state report.Code, reason string) report.Finding {
 	return report.Finding{Code: state, Severity: state.Severity(), Reason: reason}
 }
 
-// lacksRules reports whether a pod in a state lacks the desired rules.
+// lacksRules reports whether a pod in this state lacks the desired rules.
 func lacksRules(state report.Code) bool { return state == report.Uncaptured || state == report.Drifted }
 
-// isSettled reports whether a pod in a state has rules that need no repair.
+// isSettled reports whether a pod in this state has rules that need no repair.
 func isSettled(state report.Code) bool {
 	return slices.Contains([]report.Code{report.Captured, report.Changed, report.Outdated, report.Obstructed}, state)
 }
 
 // judge compares an observation with the desired state and the baseline. It returns the finding, and
-// the baseline for the next examination. differences are those that examiner.differences returns.
+// the baseline for the next examination. differences is the result of examiner.differences.
 func judge(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	found, now := judgeRules(d, b, o, differences)
 	switch {
@@ -47,8 +47,8 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules judges only our rules. It does not trust a chain's name or a stamp, because another
-// process of the pod can write them.
+// judgeRules is judge for our rules only, without other tables. It trusts neither the name of a chain
+// nor a stamp, because a process of the pod can write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
@@ -96,8 +96,8 @@ func drifted(format string, args ...any) report.Finding {
 	return finding(report.Drifted, fmt.Sprintf(format, args...))
 }
 
-// unreadable returns the finding for rules that could not be read. It is drifted if the rules exceed a
-// limit or keep changing, because ADD's rules do neither, and otherwise unknown.
+// unreadable returns the finding for rules that could not be read. The pod is drifted if the rules
+// exceed a limit or keep changing, because rules of an ADD do neither. Otherwise it is unknown.
 func unreadable(err error) report.Finding {
 	_, tooLarge := errors.AsType[nfnetlink.TooLarge](err)
 	if tooLarge || errors.Is(err, nfnetlink.ErrChanging) {

@@ -13,11 +13,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// listingWait is the time that a round waits for a listing. After that, the round examines the known
-// pods, and a later round uses the listing.
+// listingWait is the time that a round waits for a listing of the sandboxes. After that, the round
+// examines the known pods, and a later round uses the listing.
 const listingWait = time.Second
 
-// lister lists the sandboxes in a goroutine of its own, one listing at a time.
+// lister lists the sandboxes in a goroutine, one listing at a time.
 type lister struct {
 	runtime Runtime
 	log     *slog.Logger
@@ -27,7 +27,7 @@ type lister struct {
 	since   time.Time // time of the first fault since the last successful listing
 }
 
-// listing is one request to the runtime. Its results may be read once done is closed.
+// listing is one request to the runtime. Its results may be read only after done is closed.
 type listing struct {
 	began     time.Time
 	done      chan struct{}
@@ -35,11 +35,11 @@ type listing struct {
 	err       error
 }
 
-// errNotYet is the fault while the runtime has not answered the request for a listing.
+// errNotYet is the fault while the runtime has not yet answered the request for a listing.
 var errNotYet = errors.New("it has not answered the request for a listing")
 
-// next returns the running sandboxes. If the runtime returns an error, or does not answer within
-// listingWait, next sets fault and returns no sandboxes.
+// next returns the running sandboxes, and clears fault. If the runtime returns an error, or does not
+// answer within listingWait, next sets fault instead, and returns no sandboxes.
 func (l *lister) next(ctx context.Context) []cri.Sandbox {
 	if l.pending == nil {
 		l.pending = l.begin(ctx)
@@ -89,8 +89,7 @@ func (l *lister) failed(err error) {
 	}
 }
 
-// done returns a channel that is closed when the pending listing ends. It is nil if no listing is
-// pending.
+// done returns a channel that is closed when the pending listing ends, or nil if no listing is pending.
 func (l *lister) done() <-chan struct{} {
 	if l.pending == nil {
 		return nil
@@ -98,7 +97,7 @@ func (l *lister) done() <-chan struct{} {
 	return l.pending.done
 }
 
-// wait waits for the pending listing, whose context has ended.
+// wait waits for the end of the pending listing, whose context has ended.
 func (l *lister) wait() {
 	if l.pending != nil {
 		<-l.pending.done
@@ -113,10 +112,10 @@ type eventStream struct {
 
 func newEventStream() *eventStream { return &eventStream{started: make(chan struct{}, 1)} }
 
-// reopenPause is the pause after the end of a stream.
+// reopenPause is the pause between the end of an event stream and the next attempt.
 const reopenPause = 10 * time.Second
 
-// listen receives events until ctx ends. If the runtime sends no events, it returns earlier.
+// listen receives events until ctx ends. It returns earlier if the runtime never sends events.
 func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	for ctx.Err() == nil {
 		err := runtime.Listen(ctx, func() {
@@ -131,7 +130,8 @@ func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	}
 }
 
-// notify does not block, because one pending notification is enough for all events.
+// notify records that sandboxes have started. It does not block, because one pending notification is
+// enough for all events.
 func (s *eventStream) notify() {
 	select {
 	case s.started <- struct{}{}:

@@ -27,7 +27,7 @@ type podMetrics struct {
 	lastListing, lastRound prometheus.Gauge
 }
 
-// Metrics returns all metrics, in the order of the reference's table.
+// Metrics describes all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {
@@ -55,10 +55,11 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 	}
 }
 
-// uncapturedBuckets range from the guard's reaction time to the age of pods from before the plugin.
+// uncapturedBuckets are the upper limits of the histogram's buckets, in seconds: from the guard's
+// reaction time to the age of pods that are older than the plugin.
 var uncapturedBuckets = []float64{1, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
 
-// begin creates the series of each mesh with the value 0, because a rate needs a first value.
+// begin creates the counters of each mesh with the value 0, because a rate needs a first value.
 func (m *podMetrics) begin(meshes []config.MeshName) {
 	for _, mesh := range meshes {
 		m.uncaptured.WithLabelValues(string(mesh))
@@ -98,7 +99,7 @@ func (m *podMetrics) count(watched map[string]*watched, meshes []config.MeshName
 	}
 }
 
-// seconds returns a time as a gauge's value, 0 for the zero time.
+// seconds returns a time as the value of a gauge: Unix seconds, or 0 for the zero time.
 func seconds(at time.Time) float64 {
 	if at.IsZero() {
 		return 0

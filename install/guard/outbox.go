@@ -18,10 +18,11 @@ type outbox struct {
 	queue  []record.Record
 }
 
-// outboxSize exceeds the number of pods on a node. If the queue is full, the oldest record is dropped.
+// outboxSize limits the queue, and exceeds the number of pods on a node. If the queue is full, the
+// oldest record is dropped.
 const outboxSize = 512
 
-// add queues a record of a finding, unless the finding needs no Event.
+// add queues the record of a pod's finding or repair, unless it needs no Event.
 func (o *outbox) add(w *watched) {
 	verdict, state := telemetry.Found, w.finding.Code
 	if w.repaired != "" {
@@ -37,8 +38,8 @@ func (o *outbox) add(w *watched) {
 	o.queue = o.queue[max(0, len(o.queue)-outboxSize):]
 }
 
-// requestEviction asks the agent to evict a pod. It does not queue the request, because the next
-// examination repeats it.
+// requestEviction sends the agent a request to evict a pod. It does not queue a request that the agent
+// does not receive, because the next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
 	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.Code))
 }
@@ -74,7 +75,7 @@ var foundTexts = map[report.Code]string{
 	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }
 
-// send sends queued records until the agent accepts no more.
+// send sends the queued records, until the agent accepts no more. The others stay in the queue.
 func (o *outbox) send() {
 	for len(o.queue) > 0 && record.Send(o.socket, o.queue[0]) {
 		o.queue = o.queue[1:]

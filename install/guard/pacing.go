@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of repairs. After a few repairs in a row, the guard repairs a pod only after pauses, each of
-// which is twice as long as the previous one.
+// Limits of repairs. After repairsWithoutPause repairs in a row, the guard repairs a pod only after
+// pauses, each of which is twice as long as the previous one, up to longestPause.
 const (
 	repairInterval = time.Second // on the whole node
 	repairBurst    = 30
@@ -21,7 +21,7 @@ const (
 	resetAfter          = 10 * time.Minute // without a repair
 )
 
-// repairLimits limits the repairs on a node. It has a separate limit for repeated repairs, so that they
+// repairLimits limits the repairs on a node. Repeated repairs have a limit of their own, so that they
 // do not delay the first repair of another pod.
 type repairLimits struct{ first, repeated *rate.Limiter }
 
@@ -30,7 +30,8 @@ func newRepairLimits() repairLimits {
 	return repairLimits{first: limiter(), repeated: limiter()}
 }
 
-// refusal returns why a pod can't be repaired yet. If it can, refusal counts the repair and returns "".
+// refusal returns the reason for which a pod can't be repaired yet. Otherwise it counts the repair
+// against the node's limit and returns "".
 func (l repairLimits) refusal(s *streak, now time.Time) string {
 	if wait := s.backOff(now, repairsWithoutPause); wait > 0 {
 		return fmt.Sprintf("it was repaired %d times in a row; the next repair is possible in %s", s.count, wait.Round(time.Second))
@@ -45,13 +46,13 @@ func (l repairLimits) refusal(s *streak, now time.Time) string {
 	return ""
 }
 
-// streak counts a pod's repairs, or its updates, in a row.
+// streak counts a pod's repairs, or its updates, that follow each other within resetAfter.
 type streak struct {
 	count int
 	last  time.Time
 }
 
-// add counts a repair, and reports whether it continues the row.
+// add counts a repair, and reports whether it continues the streak. If not, a new streak begins.
 func (s *streak) add(now time.Time) (repeated bool) {
 	repeated = s.isOn(now)
 	if !repeated {
@@ -62,10 +63,11 @@ func (s *streak) add(now time.Time) (repeated bool) {
 	return repeated
 }
 
-// isOn reports whether a repair at this time would continue the row.
+// isOn reports whether a repair at this time would continue the streak.
 func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// backOff returns the pause before the next repair, if free repairs in a row need no pause.
+// backOff returns the remaining pause before the next repair. The first free repairs of a streak need
+// no pause.
 func (s streak) backOff(now time.Time, free int) time.Duration {
 	if !s.isOn(now) || s.count < free {
 		return 0

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// progress is the time of the last whole round. All examinations that were due by then are done. Any
-// goroutine may read it.
+// progress is the time at which the last complete round began: all examinations that were due by then
+// are done. Any goroutine may read it.
 type progress struct{ last atomic.Pointer[time.Time] }
 
-// If the last whole round is older than these limits, the guard is stuck.
+// Limits for the age of the last complete round. Beyond both, the guard is stuck.
 const (
 	maxRounds   = 5
 	maxRoundAge = 5 * time.Minute // for short rounds
 )
 
-// update sets the time of the last whole round. That is now or, if pods wait for their examination, the
-// time at which the first of them became due.
+// update sets and returns the time of the last complete round. That is now or, if pods wait for their
+// examination, the time at which the first of them became due.
 func (p *progress) update(watched map[string]*watched, now time.Time) time.Time {
 	last := now
 	for _, w := range watched {
@@ -35,9 +35,9 @@ func (p *progress) update(watched map[string]*watched, now time.Time) time.Time 
 	return last
 }
 
-// Stuck returns an error if the last whole round is older than five rounds and older than five minutes.
-// A guard whose container runtime or agent does not answer is not stuck, and a restart would lose its
-// knowledge of the pods.
+// Stuck returns an error if the last complete round is older than five rounds and older than five
+// minutes. It returns nil for a guard whose container runtime or agent does not answer, because a
+// restart would only lose the guard's knowledge of the pods.
 func (g *Guard) Stuck() error {
 	limit := max(maxRounds*g.settings.Round, maxRoundAge)
 	if age := time.Since(*g.progress.last.Load()); age > limit {

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// repair repairs a pod, unless a limit forbids it.
+// repair repairs a pod, unless a limit forbids it, and returns the finding after that.
 func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	if refusal := e.limits.refusal(&w.repairs, time.Now()); refusal != "" {
 		found.Reason += "; " + refusal
@@ -50,8 +50,8 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
-// restore restores the rules of a pod that lacks them, if the pod still runs and the policy permits the
-// repair.
+// restore repairs a pod that lacks the desired rules, if the pod still runs and the policy permits
+// repairs. It returns the finding after that.
 func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
@@ -71,9 +71,9 @@ func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watc
 }
 
 // renewRefused deletes stale conntrack entries of a pod whose rules have refused packets since the last
-// examination. An entry from before the rules, or of an interface that the rules exclude, can cause the
-// refusal of a permitted connection with the same ports. Without the entry, the rules decide anew about
-// the next attempt.
+// examination. An entry that is older than the rules, or of an interface that the rules exclude, can
+// cause the refusal of a permitted connection with the same ports. Without the entry, the rules decide
+// anew about the next attempt. With the policy report, renewRefused deletes nothing.
 func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched, o kernel.Observation) {
 	if o.Generation == 0 { // the examination observed nothing
 		return
@@ -89,23 +89,23 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 }
 
 const (
-	// runsTimeout limits the request whether a pod still runs, because ADD and DEL of the pod wait for
-	// it.
+	// runsTimeout limits the question whether a pod still runs, because ADD and DEL of the pod wait
+	// meanwhile.
 	runsTimeout = 2 * time.Second
 
-	// runsPause is the pause after such a request without an answer. During the pause, the guard
-	// repairs no pod, so that a runtime that hangs does not delay the examinations of a whole node.
+	// runsPause is the time after an unanswered question in which the guard asks no further one, and
+	// repairs no pod. Without it, a hanging runtime would delay the examinations of a whole node.
 	runsPause = 5 * time.Second
 )
 
-// runtimeFault returns why the container runtime can't say whether a pod still runs, or nil. While
-// there is a fault, the guard neither repairs nor evicts pods.
+// runtimeFault returns an error if the container runtime can't say whether a pod still runs. While it
+// does, the guard neither repairs nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
-// runs asks the runtime whether a pod still runs. CRI-O calls DEL once all containers of a pod have
-// exited, and reports the sandbox as ready until DEL returns. So a pod with a baseline has ended if its
-// containers have exited. A pod without a baseline, which was never seen captured, runs until its
-// sandbox ends.
+// runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have
+// exited, but reports the sandbox as ready until DEL returns. So a pod with a known baseline counts as
+// ended once its containers have exited. A pod without one, which was never seen captured, runs until
+// its sandbox ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := e.runtimeFault(); fault != nil {
 		return false, fault

@@ -10,12 +10,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// Runtime is the node's container runtime.
+// Runtime is the node's container runtime, as the guard needs it.
 type Runtime interface {
-	// Sandboxes returns all running sandboxes. Only one call may run at a time.
+	// Sandboxes returns all running sandboxes. Two calls must not run at the same time.
 	Sandboxes(ctx context.Context) ([]cri.Sandbox, error)
 
-	// Runs reports whether a sandbox still runs, in the same namespace.
+	// Runs reports whether a sandbox still runs with the same network namespace.
 	Runs(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
 	// HaveExited reports whether a sandbox has containers, and all of them have exited.
@@ -28,8 +28,9 @@ type Runtime interface {
 
 // Pods is the agent, which watches the pods of its node.
 type Pods interface {
-	// Ask returns a pod. If the pod still has the request's digest, the answer is Unchanged. Errors:
-	// *lookup.Fault. Any other error means that the agent did not answer.
+	// Ask returns a pod. If the pod has not changed since the answer with the request's digest, the
+	// answer is only Unchanged. Errors: *lookup.Fault. Any other error means that the agent did not
+	// answer.
 	Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error)
 }
 
@@ -42,14 +43,14 @@ func asCreated(answer *lookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }
 
-// hasNetwork reports whether a pod may have a network of its own. It returns true while the runtime has
-// not reported the sandbox's network.
+// hasNetwork reports whether a sandbox may have a network of its own. It returns true while the runtime
+// has not reported the sandbox's network.
 func hasNetwork(s cri.Sandbox) bool {
 	return s.NetNS != "" || isolatingRuntime(s.Runtime) != "" || s.NetworkError != nil
 }
 
-// withoutMetadata returns a sandbox without labels and annotations. They can have 256 KiB, and each
-// listing contains them.
+// withoutMetadata returns a sandbox without labels and annotations, which can have 256 KiB. The guard
+// does not keep them, because each listing contains them.
 func withoutMetadata(s cri.Sandbox) cri.Sandbox {
 	s.Labels, s.Annotations = nil, nil
 	return s

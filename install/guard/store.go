@@ -21,17 +21,18 @@ import (
 // of rules while no guard ran.
 type store struct{ dir string }
 
-// maxBaseline limits the bytes of a file. A stamp and a digest take less.
+// maxBaseline limits the bytes of a baseline's file. A stamp and a digest take less.
 const maxBaseline = 4 << 10
 
-// maxMode is the mode with the most permissions that the directory may have, because its files decide
-// about repairs.
+// maxMode contains the permissions that the directory may have at most, because its files decide about
+// repairs.
 const maxMode = 0o755
 
-// sandboxID is the form of the runtimes' ids, which become names of files.
+// sandboxID is the form of the sandbox ids that runtimes use. The ids are names of the files.
 var sandboxID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// load returns a sandbox's baseline. If it can't be read, load returns an unknown baseline.
+// load returns the baseline of a sandbox. If there is none, or it can't be read, load returns the zero
+// value, which means unknown.
 func (s store) load(id string) (b baseline) {
 	if !sandboxID.MatchString(id) {
 		return baseline{}
@@ -43,7 +44,8 @@ func (s store) load(id string) (b baseline) {
 	return b
 }
 
-// readIn reads a file in a store's directory. at is the time when it was written.
+// readIn reads a file in a store's directory, and returns its content and the time at which it was
+// written.
 func readIn(dir, name string, most int64) (content []byte, at time.Time, err error) {
 	root, err := record.OpenPrivate(dir, maxMode)
 	if err != nil {
@@ -96,8 +98,8 @@ func (s store) write(name string, content []byte) (err error) {
 	return nil
 }
 
-// prune deletes the baselines of all sandboxes that do not run. running has the sandboxes' ids as keys.
-// prune keeps the summary, because its name is no id.
+// prune deletes the baselines of the sandboxes whose ids are not keys of running. It keeps the summary,
+// because its name is no id.
 func (s store) prune(running map[string]cri.Sandbox) (err error) {
 	root, err := record.OpenPrivate(s.dir, maxMode)
 	if errors.Is(err, fs.ErrNotExist) {

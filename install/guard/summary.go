@@ -18,17 +18,17 @@ const (
 	summaryInterval = 2 * time.Second  // shortest time between two changes of the file
 	summaryRefresh  = 30 * time.Second // time after which an unchanged file is written again
 
-	// summaryAge is the age from which a summary is too old.
+	// summaryAge is the age from which ReadSummary ignores a summary.
 	summaryAge = 4 * summaryRefresh
 )
 
-// summary is the summary that was written last.
+// summary is the summary that was last written, and the time of that.
 type summary struct {
 	document []byte
 	at       time.Time
 }
 
-// summarize returns the states of the watched pods.
+// summarize returns the states of the watched pods, except pods that were not examined yet.
 func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 	pods.States, pods.Exempt, pods.Updates = map[report.Code]int{}, map[capture.ExemptionCause]int{}, map[string]int{}
 	for _, w := range g.watched {
@@ -64,9 +64,10 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 	return pods
 }
 
-// writeSummary writes the states of the pods to a file if they have changed, and at intervals, because
-// the file's age shows whether the guard still works. If the sandboxes can't be listed, it writes
-// nothing, because the states are unknown.
+// writeSummary writes the states of the pods to a file. It writes changes at most every
+// summaryInterval, and unchanged states every summaryRefresh, because the file's age shows whether the
+// guard works. Before the first successful listing of the sandboxes, it writes nothing, because the
+// states are unknown.
 func (g *Guard) writeSummary(now time.Time) {
 	age := now.Sub(g.summary.at)
 	if g.lister.last.IsZero() || age >= 0 && age < summaryInterval {
@@ -84,7 +85,7 @@ func (g *Guard) writeSummary(now time.Time) {
 }
 
 // ReadSummary returns the states of a node's pods, from the guard's directory. Errors: fs.ErrNotExist
-// if no guard has written them; ErrNoGuard.
+// if no guard has written them; ErrNoGuard if they are older than summaryAge.
 func ReadSummary(dir string) (pods report.Pods, err error) {
 	document, at, err := readIn(dir, summaryFile, report.MaxNodeState)
 	switch {

@@ -13,8 +13,8 @@ import (
 )
 
 // Trace returns the rule that decides about a packet of one pod, the packet's path through the rules,
-// and why the result may be wrong. If the packet has no interface, Trace chooses it by the pod's
-// routes. Trace changes nothing. Errors: ErrNotHere.
+// and the reasons for which the result may be wrong. If the packet has no interface, Trace derives it
+// from the pod's routes. Trace changes nothing. Errors: ErrNotHere.
 func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (report.Trace, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
@@ -48,7 +48,8 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	return t, nil
 }
 
-// doubtsAbout returns why other rules than the desired ones may decide about a packet.
+// doubtsAbout returns the reasons for which other rules than the desired ones may decide about a
+// packet.
 func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 	switch found.Code {
 	case report.Captured, report.Changed, report.Obstructed:

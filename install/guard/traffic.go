@@ -13,21 +13,22 @@ import (
 	"github.com/capture-cni/capture-cni/install/trace"
 )
 
-// reading is the last reading of a pod's counters.
+// reading contains the counters of a pod's rules when the guard last read them.
 type reading struct {
 	stamp    string // of the rules; empty before the first reading
 	counters kernel.Counters
 	surplus  tally // was added to the node's counters, because a packet passed between two parts of a reading
 }
 
-// tally is a number of connections by outcome.
+// tally maps outcomes to numbers of connections.
 type tally map[trace.Outcome]int64
 
-// maxTallied bounds what one counter adds in one reading: a pod with NET_ADMIN can give its
-// counters any value, and those of the node must still count the connections of other pods.
+// maxTallied limits what one counter adds in one reading. A pod with NET_ADMIN can give its counters
+// any value, and must not hide the connections of other pods.
 const maxTallied = 1 << 32
 
-// tallied returns the connections between two readings of the same counters.
+// tallied returns the numbers of connections between two readings of the same counters. It ignores a
+// counter that grew by more than maxTallied.
 func tallied(meters []trace.Meter, last, now kernel.Counters) tally {
 	since := tally{}
 	for _, m := range meters {
@@ -43,9 +44,9 @@ func tallied(meters []trace.Meter, last, now kernel.Counters) tally {
 	return since
 }
 
-// countTraffic adds the connections since the last reading to the node's counters. Counters
-// that went down began at 0 again. Those of a pod that was there before the guard are counted
-// from its first reading.
+// countTraffic adds the connections since the last reading to the node's metric. If a counter went
+// down, the counters began at 0 again. The connections of a pod that is older than the guard are
+// counted from the first reading on.
 func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	if !w.exact || o.Generation == 0 || o.CountersFault != nil {
 		return
@@ -68,10 +69,11 @@ func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	}
 }
 
-// maxMeters limits the rulesets whose meters are kept. One with all that a pod may ask for takes 130 KiB.
+// maxMeters limits the number of Rulesets whose meters are cached. The meters of the largest Ruleset
+// take 130 KiB.
 const maxMeters = 128
 
-// metersOf returns the meters of the desired rules.
+// metersOf returns the meters of a pod's desired rules, which it caches by the rules' stamp.
 func (e *examiner) metersOf(d *desired) []trace.Meter {
 	known, ok := e.meters[d.stamp]
 	if !ok {
@@ -84,8 +86,8 @@ func (e *examiner) metersOf(d *desired) []trace.Meter {
 	return known
 }
 
-// Traffic returns the connections of the pods of the mesh that run, or of one of them. It
-// changes nothing. Errors: ErrNotHere.
+// Traffic returns the numbers of connections of all running pods of the mesh or, with a name, of one of
+// them. It changes nothing. Errors: ErrNotHere.
 func (g *Guard) Traffic(ctx context.Context, namespace, name string) ([]report.Traffic, error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {

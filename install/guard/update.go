@@ -20,8 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Update is what the guard does with a pod whose rules are those of another version or
-// configuration.
+// Update says what the guard does with a pod whose rules another version wrote, or the plugin with
+// another configuration.
 type Update string
 
 const (
@@ -33,7 +33,7 @@ const (
 // String implements a flag's value.
 func (u *Update) String() string { return string(*u) }
 
-// Set implements a flag's value. It returns an error for an unknown text.
+// Set implements a flag's value. It returns an error for an unknown value.
 func (u *Update) Set(text string) error {
 	if *u = Update(text); !slices.Contains([]Update{UpdateNever, UpdateRules, UpdateAnnotations}, *u) {
 		return errors.New("expected never, rules or annotations")
@@ -44,10 +44,10 @@ func (u *Update) Set(text string) error {
 // Type implements a flag's value.
 func (*Update) Type() string { return "string" }
 
-// isOn reports whether pods are updated.
+// isOn reports whether the guard updates pods.
 func (u Update) isOn() bool { return u == UpdateRules || u == UpdateAnnotations }
 
-// Limits of updates, on the whole node.
+// Limits of the updates on the whole node.
 const (
 	updateInterval = time.Second
 	updateBurst    = 5
@@ -55,28 +55,29 @@ const (
 
 func newUpdateLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(updateInterval), updateBurst) }
 
-// isUpdatable reports whether an update would change the rules of a pod with a finding. It leaves
-// alone those of a later version than today's, those for edits that have a fault now, and those of
-// iptables-legacy, if the guard has no programs that could read and remove them.
+// isUpdatable reports whether the guard may update a pod with this finding. It returns false if the pod
+// is not outdated or has rules of a newer version, if an edited annotation is invalid, and for rules of
+// iptables-legacy that the guard can't read, because it has no programs of iptables.
 func (w *watched) isUpdatable(found report.Finding) bool {
 	unread := w.baseline.Backend == config.IPTablesLegacy && w.baseline.Digest == ""
 	return found.Code == report.Outdated && versionOf(w.baseline.Stamp) <= versionOf(w.desired.stamp) &&
 		!w.desired.held && !unread
 }
 
-// versionOf returns the version of a stamp's rules; 0 for a stamp without one.
+// versionOf returns the version of the rules with this stamp, or 0 for a stamp without a version.
 func versionOf(stamp string) int {
 	version, _, _ := strings.Cut(strings.TrimPrefix(stamp, capture.StampPrefix), " ")
 	number, _ := strconv.Atoi(version) // of a number beyond the range of int, the greatest one
 	return number
 }
 
-// awaitsUpdate reports whether a pod's first update is still to come.
+// awaitsUpdate reports whether the guard will update a pod and has not tried yet.
 func (g *Guard) awaitsUpdate(w *watched) bool {
 	return g.settings.Update.isOn() && w.isUpdatable(w.finding) && w.updates.count == 0
 }
 
-// giveTurns chooses the pods that this round updates: those with the oldest rules first.
+// giveTurns chooses the pods that this round updates, within the node's limit. Pods with the oldest
+// rules come first.
 func (g *Guard) giveTurns(now time.Time) {
 	if !g.settings.Update.isOn() {
 		return
@@ -102,8 +103,9 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 }
 
-// update gives a pod the desired rules in place of its own. After an error, the pod keeps its own, or
-// has both, if those of iptables-legacy could not be removed: then the next examination finds drift.
+// update replaces a pod's rules by the desired ones, and returns the finding after that. After an
+// error, the pod has its old rules or, if rules of iptables-legacy could not be removed, the old and
+// the new ones; the next examination then finds drift.
 func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// watched is a pod of the mesh, with its last finding.
+// watched is what the guard knows about one running pod of the mesh, such as its last finding.
 type watched struct {
 	sandbox  cri.Sandbox     // has labels and annotations only during an examination
 	mesh     config.MeshName // empty for a pod that was injected later
@@ -38,16 +38,17 @@ type watched struct {
 	roundsUnchanged int    // since the last full comparison
 }
 
-// lastFinding returns the last finding.
+// lastFinding returns the last finding or, before the first one, that the pod has ended.
 func (w *watched) lastFinding() report.Finding {
 	return cmp.Or(w.finding, finding(report.Unknown, "the pod has ended"))
 }
 
-// fullCheckEvery is the number of rounds after which everything is compared even if the generation is
-// unchanged, because routes, addresses and the tables of iptables-legacy can change without it.
+// fullCheckEvery is the number of rounds after which the guard compares everything, even if the
+// generation of nf_tables is unchanged. Routes, addresses and the tables of iptables-legacy can change
+// without a new generation.
 const fullCheckEvery = 10
 
-// due returns the pods whose examination is due. Those that have waited longest come first.
+// due returns the pods that should be examined now. Those that have waited longest come first.
 func (g *Guard) due(now time.Time) (due []*watched) {
 	g.giveTurns(now)
 	for _, w := range g.watched {
@@ -61,7 +62,7 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 	return due
 }
 
-// sync adds new pods of the mesh to the watched pods, and removes those that have ended.
+// sync adds new pods of the mesh to the watched pods, and removes those that have ended from them.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	older := !g.synced
 	g.synced = true

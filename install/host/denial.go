@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnLabel returns the label that the node's security module gives this process, or "" without such a
-// module.
+// OwnLabel returns the label that the node's security module gives this process, or "" if the node has
+// no security module.
 func OwnLabel() string {
 	label, _ := os.ReadFile("/proc/self/attr/current")
 	return strings.TrimRight(string(label), "\x00\n")
 }
 
-// ExplainDenial adds the security module that denied a write in a directory, and the next step, to the
-// write's error. It returns other errors unchanged.
+// ExplainDenial adds, to the error of a write in a directory, the security module that denied the
+// write, and the next step. It returns any other error unchanged.
 func ExplainDenial(label, directory string, err error) error {
 	if !IsDenial(label, directory, err) {
 		return err
@@ -30,16 +30,16 @@ func ExplainDenial(label, directory string, err error) error {
 	return fmt.Errorf("%w: %s: %s", err, what, do)
 }
 
-// IsDenial reports whether the node's security module refused a write that the modes of directory and
-// file allow.
+// IsDenial reports whether the node's security module refused a write, because the modes of directory
+// and file permit it.
 func IsDenial(label, directory string, err error) bool {
 	failed, names := errors.AsType[*fs.PathError](err)
 	return label != "" && label != "unconfined" && errors.Is(err, fs.ErrPermission) && modeAllows(directory, 3) &&
 		(!names || filepath.IsAbs(failed.Path) || modeAllows(directory+"/"+failed.Path, 4))
 }
 
-// modeAllows reports whether owner and mode give this process these permissions. It returns true for a
-// missing file.
+// modeAllows reports whether a file's owner and mode give this process these permissions (4 read, 2
+// write, 1 execute). It returns true for a missing file.
 func modeAllows(path string, permissions uint32) bool {
 	var file unix.Stat_t
 	if err := unix.Stat(path, &file); err != nil {
@@ -55,8 +55,8 @@ func modeAllows(path string, permissions uint32) bool {
 	return file.Mode>>shift&permissions == permissions
 }
 
-// DescribeDenial returns what the security module compared, where the module logs the denial, and how
-// to allow the write.
+// DescribeDenial says what the security module compared, and how to find and to permit the denied
+// write.
 func DescribeDenial(label, directory string) (what, do string) {
 	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
 		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),
@@ -70,7 +70,7 @@ func DescribeDenial(label, directory string) (what, do string) {
 			"run the agents with a type that may write there (chart: seLinuxOptions.type=spc_t)"
 }
 
-// fileLabel returns a file's SELinux label.
+// fileLabel returns the SELinux label of a file, or a text that says why it can't be read.
 func fileLabel(path string) string {
 	value := make([]byte, 256)
 	n, err := unix.Lgetxattr(path, "security.selinux", value)

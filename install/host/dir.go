@@ -2,7 +2,7 @@
 
 // Package host changes files of the node. After a crash at any moment, either the whole old file or the
 // whole new one exists. It follows no link out of the given directory. It also creates the agent's
-// sockets, which only the agent's user can open.
+// sockets, which only the agent's user can use.
 package host
 
 import (
@@ -42,7 +42,7 @@ func MakeDir(path string, disk Disk) (*Dir, error) {
 	return OpenDir(path, disk)
 }
 
-// Path returns the path that the directory was opened with.
+// Path returns the path with which the directory was opened.
 func (d *Dir) Path() string { return d.path }
 
 // Close closes the directory.
@@ -108,7 +108,7 @@ func (d *Dir) Remove(name string) error {
 	return d.sync()
 }
 
-// RemoveDir deletes a subdirectory if it is empty.
+// RemoveDir deletes a subdirectory, unless it contains files. A missing one is no error.
 func (d *Dir) RemoveDir(name string) error {
 	err := d.Remove(name)
 	if errors.Is(err, syscall.ENOTEMPTY) {
@@ -118,7 +118,7 @@ func (d *Dir) RemoveDir(name string) error {
 }
 
 // TriggerWatch creates and deletes a temporary file, so that a runtime that watches the directory reads
-// it again. A change in a subdirectory does not trigger such a watch.
+// it again. It is needed after a change in a subdirectory, which such a watch does not notice.
 func (d *Dir) TriggerWatch() error {
 	temp := tempName()
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -131,7 +131,7 @@ func (d *Dir) TriggerWatch() error {
 	return nil
 }
 
-// Rename renames a file. It fails if a file with the new name exists.
+// Rename renames a file. It returns an error if a file with the new name exists.
 func (d *Dir) Rename(from, to string) error {
 	if err := d.root.Link(from, to); err != nil {
 		return fmt.Errorf("renaming in %s: %w", d.path, err)
@@ -139,7 +139,7 @@ func (d *Dir) Rename(from, to string) error {
 	return errors.Join(d.sync(), d.Remove(from)) // after a crash, at least one of the names exists
 }
 
-// Link returns the path to which a link leads, or "" for a file that is no link.
+// Link returns the target of a symbolic link, or "" if the file is no symbolic link.
 func (d *Dir) Link(name string) (string, error) {
 	target, err := d.root.Readlink(name)
 	if errors.Is(err, syscall.EINVAL) {
@@ -151,8 +151,8 @@ func (d *Dir) Link(name string) (string, error) {
 	return target, nil
 }
 
-// IsDeleted reports whether a directory was deleted but still exists at the path, because a container's
-// mount keeps it.
+// IsDeleted reports whether a directory was deleted but is still visible at the path, because a
+// container's mount keeps it.
 func IsDeleted(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -176,8 +176,8 @@ func (d *Dir) sync() error {
 	return errors.Join(err, directory.Close())
 }
 
-// tempPrefix is the prefix of temporary files. They do not have the suffix of a network configuration,
-// so runtimes do not load them.
+// tempPrefix begins the names of temporary files. They do not end like a network configuration, so
+// runtimes do not load them.
 const tempPrefix = ".capture-cni-tmp-"
 
 func tempName() string { return tempPrefix + rand.Text() }
@@ -185,7 +185,7 @@ func tempName() string { return tempPrefix + rand.Text() }
 // IsTemp reports whether a name is that of a temporary file.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
-// ClearTemps deletes the temporary files that a killed process left.
+// ClearTemps deletes the temporary files that killed processes left in the directory.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
 	if err != nil {
@@ -204,8 +204,8 @@ func (d *Dir) ClearTemps() error {
 // ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("another process holds the directory's lock")
 
-// TryLock locks the directory. If another process holds the lock, it returns ErrLocked at once. The
-// kernel releases the lock when the process ends. No lock file is needed, so TryLock works on a full
+// TryLock locks the directory. If another process holds the lock, it returns ErrLocked without waiting.
+// The kernel releases the lock when the process ends. It needs no lock file, so it works on a full
 // disk.
 func (d *Dir) TryLock() (io.Closer, error) {
 	directory, err := d.root.Open(".")

@@ -12,26 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead limits the bytes that are read of one file. Configurations, credentials and records of owners
-// have a few KiB.
+// maxRead limits the bytes that are read from one file. Configurations, credentials and records of
+// owners have a few KiB.
 const maxRead = 4 << 20
 
-// ErrNotRegular is the error for a path that is not a regular file, such as a pipe, a directory or a
-// device.
+// ErrNotRegular is the error for a path of something else than a regular file, such as a pipe, a
+// directory or a device.
 var ErrNotRegular = errors.New("not a regular file")
 
 var errTooLarge = errors.New("larger than 4 MiB")
 
-// IsAbsent reports whether an error means that no regular file exists at a path.
+// IsAbsent reports whether an error means that no regular file exists at the path.
 func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) }
 
-// readOnly opens a file without waiting. Otherwise, opening a pipe without a writer would wait forever.
+// readOnly contains the flags to open a file for reading without waiting. Otherwise, opening a pipe
+// without a writer would wait forever.
 const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 
-// Open opens a regular file for reading.
+// Open opens a regular file for reading. Errors: ErrNotRegular.
 func Open(path string) (*os.File, error) { return regular(os.OpenFile(path, readOnly, 0)) }
 
-// OpenIn opens a regular file of a directory for reading.
+// OpenIn opens a regular file in a directory for reading. Errors: ErrNotRegular.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return regular(root.OpenFile(name, readOnly, 0))
 }
@@ -39,7 +40,7 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 // ReadFile returns a regular file's content.
 func ReadFile(path string) ([]byte, error) { return readAll(Open(path)) }
 
-// Open opens a regular file for reading.
+// Open opens a regular file of the directory for reading. Errors: ErrNotRegular.
 func (d *Dir) Open(name string) (*os.File, error) {
 	file, err := regular(d.root.OpenFile(name, readOnly, 0))
 	if err != nil {
@@ -51,9 +52,9 @@ func (d *Dir) Open(name string) (*os.File, error) {
 // Read returns a regular file's content.
 func (d *Dir) Read(name string) ([]byte, error) { return readAll(d.Open(name)) }
 
-// regular returns a file if it is a regular file, and otherwise closes it. Other programs can create
-// any kind of file in a directory that they share with the agent, and reading a pipe could block
-// forever.
+// regular returns a file if it is a regular file. Otherwise it closes the file and returns
+// ErrNotRegular. Other programs can create any kind of file in a directory that they share with the
+// agent, and reading a pipe could block forever.
 func regular(file *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 // there was no file, it gets mode 0600.
 const Kept fs.FileMode = 0
 
-// Ensure replaces a file of the agent's own, with mode 0600, unless the file already has the content.
+// Ensure writes a file of the agent's own, with mode 0600, unless the file already has this content.
 func (d *Dir) Ensure(name string, content []byte) error {
 	if current, err := d.Read(name); err == nil && bytes.Equal(current, content) {
 		return nil
@@ -28,8 +28,8 @@ func (d *Dir) Ensure(name string, content []byte) error {
 }
 
 // Replace writes a file atomically. It writes and syncs a temporary file in the same directory, calls
-// try, if not nil, with the temporary file's path, and renames the file. If try returns an error,
-// Replace changes nothing.
+// try, unless it is nil, with the temporary file's path, and then renames the file and syncs the
+// directory. If an error occurs before the renaming, the old file stays.
 func (d *Dir) Replace(name string, content io.Reader, perm fs.FileMode, try func(path string) error) error {
 	if err := d.write(name, content, perm, try); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(p
 const selinux = "security.selinux"
 
 // copyMetadata sets the new file's mode and owner, and copies the SELinux label of the old file,
-// because a confined runtime can't read a file without this label.
+// without which a confined runtime can't read the file.
 func (d *Dir) copyMetadata(file *os.File, name string, perm fs.FileMode) error {
 	info, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {

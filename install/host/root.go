@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 )
 
-// Disk is called before an operation on a file of a directory, with the operation's name and the
-// path. Its error fails the operation. A simulation has a disk that fails; the node's own is nil.
+// Disk is called before an operation on a file in a directory, with the operation's name and the path.
+// If it returns an error, the operation fails with this error. Simulations set a Disk; on a real node
+// it is nil.
 type Disk func(operation, path string) error
 
-// root is a directory whose operations a Disk may fail.
+// root is an open directory with a Disk, which can make its operations fail.
 type root struct {
 	*os.Root
 	path string
@@ -27,7 +28,7 @@ func openRoot(path string, disk Disk) (root, error) {
 	return r, err
 }
 
-// before returns the disk's error in the form of the operating system's errors.
+// before calls the Disk, and returns its error in the form of the operating system's errors.
 func (r root) before(operation, name string) error {
 	if r.disk == nil {
 		return nil

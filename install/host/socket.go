@@ -22,8 +22,8 @@ import (
 // MaxPath is the kernel's limit for the length of a socket's path, in bytes.
 const MaxPath = 107
 
-// ListenStream creates a stream socket. Closing the listener does not delete the file. Connections are
-// refused until the next agent replaces the file.
+// ListenStream creates a stream socket. Closing the listener does not delete the socket's file:
+// connections are refused until the next agent replaces the file.
 func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 	return replace(path, func(unfinished string) (*net.UnixListener, error) {
 		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
@@ -65,7 +65,7 @@ func replace[S io.Closer](path string, listen func(unfinished string) (S, error)
 	return made, nil
 }
 
-// errRemoved means that a socket's file was removed.
+// errRemoved means that a socket's file was deleted.
 var errRemoved = errors.New("the socket's file was removed")
 
 const (
@@ -79,9 +79,10 @@ type endpoint interface {
 	SetDeadline(at time.Time) error
 }
 
-// Serve listens until ctx ends, and again after the socket was lost. It calls step repeatedly. step
-// accepts or reads until the socket's deadline. Serve calls lost with the reason, except if the file
-// was removed. It does not delete the file when it ends, because the next agent replaces it.
+// Serve listens until ctx ends, and again whenever the socket was lost. It calls step repeatedly, which
+// accepts a connection or reads a datagram, until the socket's deadline. If the socket is lost, Serve
+// calls lost with the reason, unless the file was deleted, which it only logs. At its end, Serve does
+// not delete the file, because the next agent replaces it.
 func Serve[S endpoint](
 	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
 ) {
@@ -102,7 +103,7 @@ func Serve[S endpoint](
 	}
 }
 
-// serve serves one socket, until it is lost.
+// serve serves one socket until it is lost, and returns the reason, or until ctx ends.
 func serve[S endpoint](ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error) (err error) {
 	made, err := listen(ctx)
 	if err != nil {
@@ -131,8 +132,8 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 	return nil
 }
 
-// checkPath returns an error if a socket's path leads to another file than the socket, and errRemoved
-// if there is no file.
+// checkPath returns errRemoved if no file is at a socket's path, and another error if the file there is
+// not the socket.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -146,8 +147,8 @@ func checkPath(path string, made os.FileInfo) error {
 	return nil
 }
 
-// Alias gives a socket a second path, in a directory that it creates. So a container that mounts only
-// this directory reaches the socket. The directory must be on the same file system.
+// Alias gives a socket a second path, in a directory that it creates, so that a container that mounts
+// only this directory reaches the socket. Both paths must be on the same file system.
 func Alias(path, alias string) error {
 	unfinished, err := prepare(alias)
 	if err != nil {
@@ -159,9 +160,8 @@ func Alias(path, alias string) error {
 	return os.Rename(unfinished, alias)
 }
 
-// prepare creates the directory of a socket, and returns a temporary path in this directory that does
-// not exist. The path is as long as the socket's own, so it never exceeds MaxPath if the socket's own
-// does not.
+// prepare creates the directory of a socket, and returns an unused temporary path in it. This path is
+// as long as the socket's own, so it exceeds MaxPath only if the socket's own path does.
 func prepare(path string) (unfinished string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("making the directory of the socket: %w", err)

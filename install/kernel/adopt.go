@@ -22,20 +22,21 @@ import (
 )
 
 const (
-	// maxSockets limits the sockets of each family whose connections survive.
+	// maxSockets limits, for each IP family, the number of sockets whose connections survive a repair.
 	maxSockets = 1 << 15
 
-	// maxEntries limits the conntrack entries among which deleteStale searches.
+	// maxEntries limits the number of conntrack entries among which deleteStale searches.
 	maxEntries = 1 << 16
 
-	// adoptTimeout limits the preparation, so that most of the caller's time is left for the rules.
+	// adoptTimeout limits the work on conntrack before the rules are applied, so that most of the
+	// caller's time is left for the rules.
 	adoptTimeout = time.Second
 )
 
 // Replace removes all our rules, of any backend, and applies the Ruleset by nftables. It keeps other
-// programs' rules. Connections that are open survive. If some do not survive, lost is the reason, and
-// err stays nil. If the Ruleset has a fence, Replace resets the open connections, because the fence has
-// not judged their beginnings.
+// programs' rules, and open connections survive. If some connections do not survive, lost is the
+// reason, and err is nil. If the Ruleset has a fence, Replace resets all open connections, because the
+// fence has not judged their beginnings.
 func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	if rs.HasFence() {
@@ -59,10 +60,10 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 
 var errFenced = errors.New("the pod has a fence: connections that began without it are reset, also those to the proxy")
 
-// adopt creates conntrack entries for the connections of the namespace's sockets, because nat's rules
-// ignore connections that have an entry, and TPROXY's rules accept established ones. adopt first
-// enables conntrack, so that conntrack sees the beginning of each connection that is missing in the
-// list.
+// adopt creates conntrack entries for the connections of the namespace's sockets. Without entries, nat
+// would redirect their packets, and TPROXY's rules would not accept them as established. adopt first
+// enables conntrack, so that conntrack sees the beginning of each connection that the list of sockets
+// lacks.
 func adopt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
@@ -81,12 +82,13 @@ func adopt(ctx context.Context) error {
 	return err
 }
 
-// deleteStale deletes the conntrack entries of connections without a socket in the namespace. A crafted
-// segment can create such an entry while the pod has no rules. nat would then ignore a later connection
-// with the same addresses and ports. deleteStale keeps translated entries, which lead to the proxy, and
-// entries of forwarded connections, whose sockets are in another namespace. If not all entries can be
-// listed, it resets all of the pod's connections. If not all sockets can be listed, it also deletes the
-// entries whose sockets it did not see. If resets is false, it deletes nothing in these two cases.
+// deleteStale deletes the conntrack entries of connections without a socket in the namespace. While a
+// pod has no rules, a crafted segment can create such an entry, and nat would then ignore a later
+// connection with the same addresses and ports. deleteStale keeps entries with a translation, which
+// lead to the proxy, and entries of forwarded connections, whose sockets are in another namespace. If
+// it can't list all entries, it resets all connections of the pod. If it can't list all sockets, it
+// also deletes the entries of sockets that it did not see. With resets false, it deletes nothing in
+// these two cases, and returns an error.
 func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
@@ -113,8 +115,8 @@ func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 }
 
 // DeleteStale deletes the namespace's conntrack entries that have neither a socket nor a translation.
-// If it can't list all entries and sockets, it deletes nothing. Then the rules refuse new connections
-// with the entries' addresses and ports until the entries expire.
+// If it can't list all entries and sockets, it deletes nothing and returns an error. The rules then
+// refuse new connections with the entries' addresses and ports until the entries expire.
 func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	own, err := n.Addresses()
 	if err != nil {
@@ -123,10 +125,10 @@ func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	return n.Do(func() error { return deleteStale(ctx, own, false) })
 }
 
-// replaceRules applies the Ruleset, and removes our other rules, of any backend. For rules in nf_tables
-// it uses a single transaction, in which redirected connections stay translated. It removes rules of
-// iptables-legacy once the new rules are in place, so every packet meets the old rules, the new rules,
-// or both. If it can't remove the old rules, it changes nothing.
+// replaceRules applies the Ruleset, and removes our other rules, of any backend. It replaces rules in
+// nf_tables by one transaction, during which redirected connections stay translated. It removes rules
+// of iptables-legacy after that, so every packet meets the old rules, the new rules, or both. If it
+// can't prepare the removal of these, it changes nothing.
 func replaceRules(ctx context.Context, rs capture.Ruleset) error {
 	removeLegacy, err := iptables.PrepareLegacyRemoval(ctx)
 	if err != nil {
@@ -151,8 +153,8 @@ func replaceInNFTables(ctx context.Context, rs capture.Ruleset) error {
 }
 
 // enableConntrack makes conntrack track all connections of the calling thread's namespace, until
-// replaceRules, Remove or disableConntrack is called. The kernel tracks connections only while a rule
-// reads their state.
+// replaceRules, Remove or disableConntrack is called. It adds a rule that reads the state of
+// connections, because otherwise the kernel does not track them.
 func enableConntrack(ctx context.Context) error {
 	const chain = "unreachable"
 	b, table := nfnetlink.NewBatch(), nfnetlink.InetTable(netfilter.TrackingTable)

@@ -15,13 +15,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// batch is the number of messages that are sent at once. All answers to a batch fit into a socket's
+// batch is the number of messages that are sent together. All answers to a batch fit into a socket's
 // buffer.
 const batch = 64
 
-// CreateEntries creates entries for connections that have none, and keeps existing entries. The
-// existing entry of an open connection gets the timeout of an open connection, because conntrack can
-// have created the entry from a single segment.
+// CreateEntries creates conntrack entries for the connections that have none. Existing entries stay,
+// but that of an open connection gets the timeout of an open connection, because conntrack can have
+// created the entry from a single segment.
 func CreateEntries(ctx context.Context, connections []Connection) error {
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	var known []Connection
@@ -34,8 +34,8 @@ func CreateEntries(ctx context.Context, connections []Connection) error {
 		}
 		return nil
 	})
-	// The kernel also answers EEXIST if these addresses are the reply direction of a translated
-	// connection. Then there is no entry to update.
+	// The kernel also answers EEXIST if another entry has these addresses as the reply direction of a
+	// translated connection. There is no entry to update then.
 	err = errors.Join(err, change(ctx, messageNew, unix.NLM_F_REQUEST, known, encodeUpdate, exceptMissing[Connection]))
 	if err != nil {
 		return fmt.Errorf("creating conntrack entries: %w", err)
@@ -43,7 +43,8 @@ func CreateEntries(ctx context.Context, connections []Connection) error {
 	return nil
 }
 
-// DeleteEntries deletes entries, so that the next packet of each begins a new connection.
+// DeleteEntries deletes conntrack entries, so that the next packet of each connection begins a new one.
+// A missing entry is no error.
 func DeleteEntries(ctx context.Context, entries []Entry) error {
 	if err := change(ctx, messageDelete, unix.NLM_F_REQUEST, entries, encodeDelete, exceptMissing[Entry]); err != nil {
 		return fmt.Errorf("deleting conntrack entries: %w", err)
@@ -51,7 +52,7 @@ func DeleteEntries(ctx context.Context, entries []Entry) error {
 	return nil
 }
 
-// FlushEntries deletes all entries of the namespace.
+// FlushEntries deletes all conntrack entries of the namespace.
 func FlushEntries(ctx context.Context) error {
 	err := change(ctx, messageDelete, unix.NLM_F_REQUEST, []byte{unix.AF_UNSPEC}, header, func(_ byte, err error) error { return err })
 	if err != nil {
@@ -67,8 +68,9 @@ func exceptMissing[T any](_ T, err error) error {
 	return err
 }
 
-// change sends a message for each item. If the kernel returns an error for an item, refused decides
-// whether the error counts. change continues with the other items in any case.
+// change sends a message for each item. If the kernel returns an error for an item, it continues with the
+// other items, and finally returns the first error, with the number of failed items. refused returns nil
+// if the error for an item does not count.
 func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) []byte, refused func(T, error) error) error {
 	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// References caches the digests of namespaces that contain a Ruleset. Only one goroutine may use it.
-// The zero value is ready.
+// References computes and caches the digests of Rulesets, as a namespace that contains them would have.
+// Only one goroutine may use it. The zero value is ready to use.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 
 // MaxReferences limits the cache to about 100 KiB. A node has far fewer Rulesets.
 const MaxReferences = 1024
 
-// Digest returns the digest of a namespace that contains the Ruleset in nftables.
+// Digest returns the digest of the dump of a namespace that contains the Ruleset in nftables.
 func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, error) {
 	stamp := rs.Stamp()
 	if known, ok := r.digests[stamp]; ok {
@@ -40,12 +40,12 @@ func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, er
 	return r.digests[stamp], nil
 }
 
-// digestVersion grows with every change of a digest's input, because digests of different versions are
-// not comparable.
+// digestVersion is incremented with every change of a digest's input, because digests of different
+// versions can't be compared.
 const digestVersion = "3:"
 
-// digestOf returns the digest of a Dump, as text for a file. Dumps without a Diff have equal digests. A
-// digest does not include comments, so a reworded comment does not change it.
+// digestOf returns the digest of a Dump, as a text for a file. Two Dumps have equal digests if they
+// have no Diff. The digest omits comments, so a reworded comment does not change it.
 func digestOf(t dump.Dump) string {
 	var all dump.Sum
 	for _, o := range slices.SortedFunc(slices.Values(t.Objects), func(a, b dump.Object) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -59,5 +59,5 @@ func digestOf(t dump.Dump) string {
 	return digestVersion + hex.EncodeToString(sum[:])
 }
 
-// Comparable reports whether a digest was made by this version.
+// Comparable reports whether a digest has this version, so that it can be compared with others of it.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }

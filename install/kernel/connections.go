@@ -25,8 +25,8 @@ const (
 	Ended                  // closing without a process, so the kernel completes it
 )
 
-// Connections returns the connections of sockets. It returns a connection within the namespace, which
-// has two sockets, only once.
+// Connections returns the connections of the sockets. A connection within the namespace has two
+// sockets, and is returned only once.
 func Connections(sockets []Socket) []Connection {
 	listeners := map[netip.AddrPort]bool{}
 	for _, s := range sockets {
@@ -47,7 +47,7 @@ func Connections(sockets []Socket) []Connection {
 			add(s, s.Remote, s.Local)
 		}
 	}
-	// The sockets of clients come second, because in a connection within the namespace, only the
+	// The sockets of clients come second, because for a connection within the namespace, only the
 	// server's socket shows which end is the server.
 	for _, s := range sockets {
 		if s.State != Listening && !s.isServer(listeners) {
@@ -57,8 +57,8 @@ func Connections(sockets []Socket) []Connection {
 	return connections
 }
 
-// isServer reports whether the socket is the server's end of a connection: a listening socket has the
-// same port.
+// isServer reports whether the socket is the server's end of a connection, because a listening socket
+// has the same address and port or the same port on all addresses.
 func (s Socket) isServer(listeners map[netip.AddrPort]bool) bool {
 	switch s.State {
 	case SynReceived:
@@ -88,7 +88,7 @@ func (s Socket) stage() Stage {
 	return Open
 }
 
-// Orphans returns the entries of connections without a socket.
+// Orphans returns those entries whose connection has no socket.
 func Orphans(entries []Entry, sockets []Socket) []Entry {
 	ends := make(map[[2]netip.AddrPort]bool, len(sockets))
 	for _, s := range sockets {

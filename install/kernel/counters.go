@@ -14,11 +14,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Counters are the packets that matched each of our rules, by nftables' name of the chain. Of
-// iptables-nft they have only the rules that refuse, and of iptables-legacy none.
+// Counters contains the number of packets that matched each of our rules, by the chain's name in
+// nftables. Of iptables-nft, it contains only the rules that refuse packets, and of iptables-legacy
+// none.
 type Counters map[string][]uint64
 
-// Of returns the counter of a meter's rule, 0 for a rule that does not exist.
+// Of returns the number of packets that matched the rule which m names, or 0 if there is no such rule.
 func (c Counters) Of(m trace.Meter) uint64 {
 	if m.Rule >= len(c[m.Chain]) {
 		return 0
@@ -26,7 +27,7 @@ func (c Counters) Of(m trace.Meter) uint64 {
 	return c[m.Chain][m.Rule]
 }
 
-// Refused returns how many packets our rules have refused.
+// Refused returns the number of packets that our rules have refused.
 func (c Counters) Refused() (packets uint64) {
 	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
 		for _, count := range c[capture.NFTChain(table, capture.ChainRefuse)] {
@@ -36,7 +37,7 @@ func (c Counters) Refused() (packets uint64) {
 	return packets
 }
 
-// counters reads the counters of the calling thread's namespace.
+// counters reads the counters of our rules in the calling thread's namespace.
 func counters(ctx context.Context) (Counters, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -54,7 +55,7 @@ func counters(ctx context.Context) (Counters, error) {
 	return found, err
 }
 
-// add adds the counters of a table's rules, by the names of its chains with a prefix.
+// add adds the counters of a table's rules, under the names of their chains with a prefix.
 func (c Counters) add(r *nfnetlink.Reader, l nfnetlink.Listing, table, prefix string) error {
 	type counter struct {
 		chain   string

@@ -11,8 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Messages and attributes of ctnetlink, from linux/netfilter/nfnetlink_conntrack.h. Libraries omit the
-// status of an entry, or keep a whole dump in memory.
+// Messages and attributes of ctnetlink, from linux/netfilter/nfnetlink_conntrack.h. This package
+// encodes and decodes them itself, because libraries omit the status of an entry, or keep a whole dump
+// in memory.
 const (
 	messageNew    = unix.NFNL_SUBSYS_CTNETLINK << 8
 	messageGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
@@ -44,24 +45,25 @@ const (
 	natted    = 1<<4 | 1<<5 // the source or the destination is translated
 )
 
-// Flags of either end, from linux/netfilter/nf_conntrack_tcp.h. With liberal, conntrack accepts
-// segments outside the window that it computes, because it has not seen the ends' window scales. With
-// closeInit, a SYN after the close or reset of the connection begins a new connection. Without
-// closeInit, this SYN would belong to the old connection.
+// Flags of both ends, from linux/netfilter/nf_conntrack_tcp.h. With liberal, conntrack accepts segments
+// outside the window that it computes, because it has not seen the window scales of the ends. With
+// closeInit, a SYN after the close or reset of the connection begins a new connection; without it, the
+// SYN would belong to the old connection.
 const (
 	closeInit = 0x04
 	liberal   = 0x08
 	tcpFlags  = closeInit | liberal
 )
 
-// entryState contains the fields of a conntrack entry for a connection in some stage.
+// entryState contains the fields of a conntrack entry for a connection in one stage.
 type entryState struct {
 	state   uint8  // from linux/netfilter/nf_conntrack_tcp.h
 	status  uint32 // bits
 	timeout uint32 // seconds until the entry expires; the kernel's defaults
 }
 
-// nat ignores packets of an entry with SEEN_REPLY, and packets of a confirmed entry without it.
+// These statuses make nat ignore the connection: with SEEN_REPLY, nat ignores all packets of the entry;
+// without it, the packets of a confirmed entry.
 var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},
@@ -87,7 +89,7 @@ func encodeNew(c Connection) []byte {
 }
 
 // encodeUpdate returns the body of a message that gives an existing entry the timeout and status of an
-// open connection, and keeps the entry's translation.
+// open connection. The entry's translation stays.
 func encodeUpdate(c Connection) []byte {
 	as, b := entryStates[Open], newBody(c.Client.Addr())
 	encodeTuple(b, attributeOriginal, c.Client, c.Server)

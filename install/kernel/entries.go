@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// Entry is conntrack's entry of a TCP connection, with the addresses before any translation.
+// Entry is conntrack's entry of a TCP connection. Its addresses are those before any translation.
 type Entry struct {
 	Client, Server netip.AddrPort
 	Translated     bool
@@ -26,8 +26,8 @@ type Entry struct {
 	id             uint32
 }
 
-// Entries returns the entries for which wanted returns true, up to the limit most. complete reports
-// whether these are all. Entries omits entries in conntrack's zones, because our rules set no zone for TCP.
+// Entries returns the TCP entries for which wanted returns true, at most most. complete reports whether
+// these are all. It omits entries in conntrack's zones, because our rules set no zone for TCP.
 func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []Entry, complete bool, err error) {
 	parse := func(body []byte) (Entry, bool) {
 		entry, ok := parseEntry(body)
@@ -111,8 +111,8 @@ func attributeNumber(data []byte) uint32 {
 	return binary.BigEndian.Uint32(data)
 }
 
-// dumpEntries returns the parsed objects of a dump, up to the limit most. complete reports whether these are all.
-// dumpEntries omits objects for which parse returns false.
+// dumpEntries returns the parsed objects of a dump for which parse returns true, at most most. complete
+// reports whether these are all.
 func dumpEntries[T any](
 	ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool),
 ) (found []T, complete bool, err error) {

@@ -17,8 +17,8 @@ import (
 )
 
 // hooksInFront describes other programs' chains that a packet meets before the last of our chains, in
-// the calling thread's namespace. The effect of these chains on the packet is unknown. hooksInFront
-// omits empty chains that accept. Errors: TooLarge, ErrChanging.
+// the calling thread's namespace. What these chains do with the packet is unknown. It omits empty
+// chains that accept all packets. Errors: TooLarge, ErrChanging.
 func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	return append(found, legacy...), err
 }
 
-// isMetBy reports whether a packet meets the chain before the last of our chains. A packet on lo meets
-// the hooks for arriving packets, too.
+// isMetBy reports whether a packet meets the chain before the last of our chains. A packet on lo also
+// meets the hooks for arriving packets.
 func (c baseChain) isMetBy(p trace.Packet, last int32) bool {
 	isIPv4 := p.To.Addr().Is4()
 	if !c.hook.isInFront(c.Family, last) || c.Family == unix.NFPROTO_IPV4 && !isIPv4 || c.Family == unix.NFPROTO_IPV6 && isIPv4 {
@@ -66,20 +66,21 @@ func (c baseChain) isMetBy(p trace.Packet, last int32) bool {
 	return p.Inbound || p.Interface == "lo"
 }
 
-// hasMarker reports whether a chain is in a table of iptables that contains our rules.
+// hasMarker reports whether a chain's table contains the marker chain, and so our rules by iptables.
 func hasMarker(chains []nfnetlink.ChainName, of nfnetlink.ChainName) bool {
 	return slices.Contains(chains, nfnetlink.ChainName{Family: of.Family, Table: of.Table, Name: iptables.MarkerChain})
 }
 
-// decides reports whether the chain has rules, or does not accept packets that no rule matches.
+// decides reports whether the chain can affect a packet: whether it has rules, or drops packets that no
+// rule matches.
 func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
 	l := nfnetlink.Listing{Family: c.Family, Chain: c.Name, Limit: nfnetlink.MaxRules}
 	rules, err := nfnetlink.ListRules(r, l, c.Table, func(string, nfnetlink.Attributes) ([]bool, error) { return []bool{true}, nil })
 	return c.drops || len(rules) > 0, err
 }
 
-// legacyInFront describes tables of iptables-legacy, except ours, whose built-in chains get a packet
-// before ours.
+// legacyInFront describes the tables of iptables-legacy, except those with our rules, whose built-in
+// chains get a packet before our chains.
 func legacyInFront(p trace.Packet, last int32) (found []string, err error) {
 	tables, err := xtables.List()
 	if err != nil {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernel examines a pod's network namespace for the guard: what has changed there, whether it
-// still contains the rules, and what else could decide about the pod's packets. It also restores the
-// rules without breaking open connections. For connections that began before the rules, it creates
-// entries in the kernel's connection tracking, because nat only sees packets of connections that
-// conntrack does not know.
+// Package kernel examines a pod's network namespace for the guard: whether it still contains our rules,
+// what has changed, and what else could decide about the pod's packets. It also restores the rules
+// without breaking open connections. For connections that began before the rules, it creates entries in
+// conntrack, because nat decides only about connections that conntrack does not know.
 package kernel
 
 import (
@@ -19,7 +18,7 @@ import (
 )
 
 // generation returns the number of commits to nf_tables in the calling thread's namespace, by any
-// program. While the number is unchanged, all rules are, except those of iptables-legacy.
+// program. While the number is unchanged, no rules have changed, except those of iptables-legacy.
 func generation(ctx context.Context) (uint32, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // legacyNAT is the priority of nat in both variants of iptables.
 const legacyNAT = -100
 
-// lastOfOurs returns the priority of the last of our chains that captures packets. It differs between
+// lastOfOurs returns the priority of the last of our chains that captures packets: of our chain for
+// outgoing packets in nat or, if there is none, of nat in iptables. The priority differs between
 // versions of the rules.
 func lastOfOurs(chains []baseChain) int32 {
 	for _, chain := range chains {
@@ -25,7 +26,7 @@ func lastOfOurs(chains []baseChain) int32 {
 }
 
 // legacyTablesInFront returns the tables of iptables-legacy whose built-in chains get packets before
-// ours.
+// the priority last.
 func legacyTablesInFront(last int32) []capture.Table {
 	tables := []capture.Table{capture.Raw, capture.Mangle}
 	if last >= legacyNAT {
@@ -34,7 +35,8 @@ func legacyTablesInFront(last int32) []capture.Table {
 	return tables
 }
 
-// legacyObstruction does for the tables of iptables-legacy what obstruction does for nf_tables.
+// legacyObstruction describes the first rule of iptables-legacy that could keep packets from our rules,
+// or returns "". Errors: TooLarge, ErrChanging.
 func legacyObstruction(last int32) (string, error) {
 	names := legacyTablesInFront(last)
 	for _, table := range xtables.Names() {
@@ -52,8 +54,8 @@ func legacyObstruction(last int32) (string, error) {
 	return "", nil
 }
 
-// isHarmlessTarget reports whether a target of iptables, of either variant, does not affect capture. A
-// plain verdict has the target "", and the beginning of a chain has ERROR.
+// isHarmlessTarget reports whether an iptables target, of either variant, does not affect capture. A
+// verdict or a jump has the target "", and the beginning of a chain has ERROR.
 func isHarmlessTarget(name string) bool {
 	switch name {
 	case "", "ERROR", "LOG", "NFLOG", "REJECT", "TRACE", "TCPMSS", "CHECKSUM", "SNAT", "MASQUERADE":

@@ -31,8 +31,9 @@ type Question struct {
 	Packet *trace.Packet
 }
 
-// Observe reads the namespace in one visit, and changes nothing. It reads the generation first, so that
-// the next visit notices later changes.
+// Observe reads the namespace and changes nothing. It reads the generation first, so that the next call
+// notices changes that happen meanwhile. If the generation equals q.Seen, it omits everything that only
+// a commit to nf_tables can change.
 func Observe(ctx context.Context, n *podnet.Namespace, q Question) (o Observation, err error) {
 	err = n.Do(func() error {
 		if o.Generation, err = generation(ctx); err != nil {

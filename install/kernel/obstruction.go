@@ -19,11 +19,11 @@ import (
 // inet capture-cni, or returns "" if there is none. It reads the calling thread's namespace and
 // executes no program.
 //
-// An accept in front of our chain does not keep packets from it, because the hook's next chain still
-// gets them. A rule that changes a packet, its connection or its route can keep the packet from our
-// chain. So obstruction reports every statement that is not known to be harmless. obstruction does not
-// follow jumps: if one of a table's base chains is in front of ours, all rules of the table count.
-// Errors: TooLarge, ErrChanging.
+// A rule that accepts a packet before our chain does not keep the packet from it, because the hook's
+// next chain still gets the packet. A rule that changes a packet, its connection or its route can. So
+// obstruction reports every statement that is not known to be harmless. It does not follow jumps: if
+// one of a table's base chains precedes ours, all rules of the table count, except those of its other
+// base chains. Errors: TooLarge, ErrChanging.
 func obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c baseChain) isOurs() bool {
 	return c.Family == unix.NFPROTO_INET && c.Table == capture.TableName
 }
 
-// parseBaseChain returns a base chain, or nothing for another chain.
+// parseBaseChain returns the chain if a hook calls it, and otherwise nothing.
 func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	hook, isBase := hookOf(chain)
 	name := nfnetlink.ChainName{
@@ -75,8 +75,8 @@ func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	return []baseChain{{name, hook, drops}}, nil
 }
 
-// frontTable is another table that gets packets before ours, or at the same priority. At the same
-// priority, the kernel calls the newest chain first.
+// frontTable is another program's table with a base chain that gets packets before ours, or at the same
+// priority, because there the kernel calls the newest chain first.
 type frontTable struct {
 	family byte
 	name   string
@@ -110,7 +110,8 @@ func tablesInFront(chains []baseChain, last int32) []*frontTable {
 	return slices.DeleteFunc(tables, func(t *frontTable) bool { return t.place == "" })
 }
 
-// obstruction describes the table's first rule that could keep packets from our rules.
+// obstruction describes the first rule of the table that could keep packets from our rules, or returns
+// "".
 func (t *frontTable) obstruction(r *nfnetlink.Reader) (string, error) {
 	of := familyNames[t.family] + " table " + strconv.Quote(t.name)
 	return nfnetlink.First(nfnetlink.ListRules(r, nfnetlink.Listing{
@@ -185,8 +186,8 @@ func (h baseHook) text(family byte) string {
 	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
 }
 
-// harmless contains the statements that only match, count or drop a packet. A number is the attribute
-// with which a statement changes the packet.
+// harmless contains the statements that only match, count or drop a packet. The number, unless it is 0,
+// is the attribute with which the statement changes a packet, so that it is harmful.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,
@@ -213,8 +214,9 @@ func obstructive(expressions []byte) (statement string) {
 	return statement
 }
 
-// queueVerdict sends a packet to a program, which can make the packet skip all later chains. The
-// numbers are NF_DROP, NF_QUEUE and NF_VERDICT_MASK in include/uapi/linux/netfilter.h.
+// dropVerdict and queueVerdict are the numbers of NF_DROP and NF_QUEUE, and verdictMask is
+// NF_VERDICT_MASK, in include/uapi/linux/netfilter.h. A queue sends a packet to a program, which can
+// make the packet skip all later chains.
 const (
 	dropVerdict  = 0
 	queueVerdict = 3

@@ -16,7 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Traced describes a packet's state before it meets our rules.
+// Traced describes a packet before it meets our rules, and the other programs' hooks that it meets
+// first.
 type Traced struct {
 	Packet trace.Packet // with the interface by which it arrives or leaves
 	Hooks  []string     // other programs' hooks that the packet meets first
@@ -24,8 +25,9 @@ type Traced struct {
 	Fault  error        // why the interface or the hooks are unknown
 }
 
-// traced completes a packet in the calling thread's namespace. If the pod sends the packet and the
-// source is unset, traced sets the source that the kernel would choose.
+// traced completes a packet, in the calling thread's namespace, by its interface and the hooks that it
+// meets first. If the pod sends the packet and its source is not set, traced sets the source that the
+// kernel would choose.
 func traced(ctx context.Context, p trace.Packet) (t Traced) {
 	t.Packet = p
 	switch {

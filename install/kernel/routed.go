@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routedAround describes the first policy rule before the one that delivers packets to the pod's own
-// addresses, or returns "". Such a rule can send a redirected packet, whose destination is 127.0.0.1 or
-// ::1, elsewhere.
+// routedAround describes the first policy rule that precedes the rule for the table local, or returns
+// "". Such a rule can route a redirected packet, whose destination is 127.0.0.1 or ::1, to another
+// place than the pod.
 func routedAround() (string, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := netlinksafe.RuleList(family)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a TCP socket that is connected, connects, or listens.
+// Socket is a TCP socket that is connected, connects or listens.
 type Socket struct {
 	Local, Remote netip.AddrPort
 	State         SocketState
@@ -37,17 +37,18 @@ const (
 	Closing     SocketState = 11
 )
 
-// listed are the requested states. They do not include TIME_WAIT, because such connections have ended.
+// listed contains the states of the requested sockets, as bits. It omits TIME_WAIT, because such
+// connections have ended.
 const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<FinWait2 |
 	1<<CloseWait | 1<<LastAck | 1<<Listening | 1<<Closing
 
-// Sockets returns the TCP sockets of the calling thread's namespace, up to the limit most for each family.
+// Sockets returns the TCP sockets of the calling thread's namespace, at most most of each IP family.
 // complete reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	return socketsIn(ctx, listed, most)
 }
 
-// socketsIn is Sockets for these states.
+// socketsIn is Sockets for sockets in the states, which are bits.
 func socketsIn(ctx context.Context, states uint32, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -69,7 +70,8 @@ func socketRequest(family byte, states uint32) []byte {
 	return request
 }
 
-// parseSocket parses a struct inet_diag_msg, which attributes follow; see sock_diag(7).
+// parseSocket parses a struct inet_diag_msg, which attributes follow, and reports whether it is valid;
+// see sock_diag(7).
 func parseSocket(body []byte) (s Socket, ok bool) {
 	const (
 		state                       = 1

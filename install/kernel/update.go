@@ -11,10 +11,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Update applies the Ruleset in place of complete rules of ours, of any backend. It leaves
-// conntrack alone, so that open connections keep what nat decided about them. It changes nothing
-// unless the proxy listens at its ports with its uid, and by IPv6 if that is captured: an operator
-// may have changed these for pods that start later.
+// Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
+// not change conntrack, so nat's decisions about open connections stay. It returns an error, and
+// changes nothing, unless the proxy listens at its ports with its uid, by each captured IP family,
+// because an operator may have changed these settings for pods that start later.
 func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	return n.Do(func() error {
 		sockets, _, err := socketsIn(ctx, 1<<Listening, maxSockets)
@@ -37,8 +37,9 @@ func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	})
 }
 
-// hasUID reports whether a socket may be that of a uid. A proxy can listen as root. The kernel reports
-// the node's uids, and Kubernetes gives a pod that has a user namespace 65,536 of them.
+// hasUID reports whether a socket may belong to a uid. It accepts sockets of root, because a proxy can
+// open its sockets as root. It also accepts the uid in a user namespace, because the kernel reports the
+// node's uids, and Kubernetes gives a pod with a user namespace 65,536 of them.
 func hasUID(s Socket, uid uint32) bool {
 	const mapped = 1 << 16
 	return s.UID == uid || s.UID == 0 || s.UID >= mapped && s.UID%mapped == uid%mapped

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kube sends all requests of the agent to the API server. It also contains the agent's work on
-// single objects: the node's Lease, the startup taint, and evictions of pods that the guard may not
-// repair. Its client knows only a few kinds, because a clientset of all kinds would need more memory
-// than the whole agent.
+// single objects: the node's Lease, the startup taint, the condition CaptureReady, and evictions that
+// the guard requests. Its client knows only a few kinds, because a clientset of all kinds would need
+// more memory than the whole agent.
 package kube
 
 import (
@@ -45,7 +45,7 @@ type Client struct {
 	transport http.RoundTripper // replaces the network, also for the plugin's token; nil for the network
 }
 
-// New returns a client. It connects with the first request.
+// New returns a Client. It connects when the first request is sent.
 func New(access *rest.Config) (*Client, error) {
 	core := schema.GroupVersion{Version: "v1"}
 	scheme := runtime.NewScheme()

@@ -31,13 +31,13 @@ type ConditionWriter struct {
 	fault   string               // the last one that was logged
 }
 
-// NewConditionWriter returns a ConditionWriter. The condition becomes true once begins returns nil,
-// and stays true while holds does.
+// NewConditionWriter returns a ConditionWriter. The condition becomes true once begins returns nil, and
+// false once holds has returned errors for the time grace.
 func NewConditionWriter(api *Client, node string, begins, holds func(context.Context) error, log *slog.Logger) *ConditionWriter {
 	return &ConditionWriter{api: api, node: node, begins: begins, holds: holds, log: log}
 }
 
-// Run writes the condition until ctx ends. The condition then stays as it is.
+// Run writes the condition until ctx ends. It does not remove the condition at its end.
 func (w *ConditionWriter) Run(ctx context.Context) {
 	for wait := firstPause; ; {
 		select {
@@ -60,7 +60,8 @@ func (w *ConditionWriter) Run(ctx context.Context) {
 	}
 }
 
-// check writes the condition if it has changed, or its heartbeat is due.
+// check writes the condition if its status or its message has changed, or if its heartbeat is due. A
+// fault changes the condition only after the time grace.
 func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	if w.written.Type == "" {
 		// An empty patch reads the Node without the permission to get Nodes, which RBAC can't limit to this one.
@@ -106,14 +107,15 @@ func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// maxCondition limits the message of the condition.
+// maxCondition limits the bytes of the condition's message.
 const maxCondition = 1 << 10
 
 func cut(message string) string {
 	return strings.ToValidUTF8(message[:min(len(message), maxCondition)], "")
 }
 
-// patch changes the Node's status, in which it merges conditions by their types.
+// patch changes the Node's status. In it, the API server merges conditions by their types, so other
+// conditions stay.
 func (w *ConditionWriter) patch(ctx context.Context, change map[string]any) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	document, err := json.Marshal(change)

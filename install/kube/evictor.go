@@ -79,8 +79,8 @@ func newCounter(f *metrics.Factory) *prometheus.CounterVec {
 		"result", done, refused, denied, failed)
 }
 
-// Request queues a pod for eviction. If the queue is full, Request drops the pod, and the guard
-// requests the eviction again later.
+// Request queues a pod for eviction. If the queue is full, Request drops the pod, because the guard
+// repeats its requests.
 func (e *Evictor) Request(pod capture.PodRef) {
 	select {
 	case e.queue <- request{pod, time.Now()}:
@@ -105,7 +105,7 @@ func (e *Evictor) Serve(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a request is recent, and the last attempt for its pod was longer ago than
+// isDue reports whether a request is not older than maxAge, and its pod was not attempted within
 // retryAfter. The check is necessary because the guard repeats its requests.
 func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.attempted {
@@ -117,7 +117,8 @@ func (e *Evictor) isDue(r request) bool {
 	return !attempted && time.Since(r.at) <= maxAge
 }
 
-// evict evicts one pod, if the agent may, and returns the pause before the next eviction.
+// evict evicts one pod, if the node is in the desired state and this agent may evict the pod. It
+// returns the pause before the next eviction.
 func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	log := e.log.With("pod", pod.String())
 	if err := e.ready(ctx); err != nil {
@@ -150,8 +151,9 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	return readPause
 }
 
-// denial returns why this agent may not evict a pod, or "" if it may. The agent must check, because the
-// API server lets it evict any pod, and any process that reaches the agent's socket can send a record.
+// denial returns the reason for which this agent may not evict a pod, or "". The agent must check this
+// itself, because the API server permits it to evict any pod, and any process that reaches the agent's
+// socket can send a request.
 func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {

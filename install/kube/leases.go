@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Lease returns a Lease. Errors: those of the API server.
+// Lease reads a Lease. Errors: those of the API server.
 func (c *Client) Lease(ctx context.Context, namespace, name string) (*coordination.Lease, error) {
 	return lease(ctx, "reading", c.rest.Get(), namespace, name, nil, name)
 }
@@ -20,8 +20,8 @@ func (c *Client) CreateLease(ctx context.Context, made *coordination.Lease) (*co
 	return lease(ctx, "creating", c.rest.Post(), made.Namespace, made.Name, made)
 }
 
-// UpdateLease replaces a Lease, and returns it as the API server stored it. Errors: "conflict" if the
-// Lease has another resource version.
+// UpdateLease replaces a Lease, and returns it as the API server stored it. Errors: those of the API
+// server, such as "conflict" if the Lease has another resource version.
 func (c *Client) UpdateLease(ctx context.Context, changed *coordination.Lease) (*coordination.Lease, error) {
 	return lease(ctx, "updating", c.rest.Put(), changed.Namespace, changed.Name, changed, changed.Name)
 }

@@ -59,13 +59,13 @@ const (
 	heartbeat  = 5 * time.Minute // between writes if nothing changes
 	maxPause   = 5 * time.Minute // between failed writes
 
-	// faultyHeartbeat is the heartbeat of a node with findings or a warning. It is shorter, so that a
-	// finding soon becomes stale after the agent has stopped.
+	// faultyHeartbeat is the time between two writes of an unchanged state with faults or warnings. It
+	// is shorter than heartbeat, so that the Lease becomes stale soon after the agent has stopped.
 	faultyHeartbeat = time.Minute
 )
 
-// Run writes the state after each change and at intervals, until ctx ends. Run does not delete the
-// Lease. The next agent continues it, or it becomes stale.
+// Run writes the state after each change and at intervals, until ctx ends. It does not delete the Lease
+// at its end: the next agent continues to write it, or it becomes stale.
 func (w *LeaseWriter) Run(ctx context.Context) {
 	wait := firstDelay
 	for {
@@ -106,7 +106,7 @@ func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
 	w.next = now.Add(max(w.pause, interval))
 }
 
-// note logs an error, but equal errors only once, and logs the first success after an error.
+// note logs an error, unless it equals the previous error, and logs the first success after an error.
 func (w *LeaseWriter) note(err error) {
 	switch {
 	case err != nil && err.Error() != w.fault:
@@ -118,10 +118,11 @@ func (w *LeaseWriter) note(err error) {
 	}
 }
 
-// errForeign is the error for a Lease of the node's name that another program wrote.
+// errForeign is the error if another program wrote the Lease with the node's name.
 var errForeign = errors.New("another program uses the Lease of this name: install the agents in a namespace of their own")
 
-// write creates or updates the Lease. If the writer does not know the Lease, write reads it first.
+// write creates or updates the Lease. If the writer has no copy of the Lease, write reads the Lease
+// first.
 func (w *LeaseWriter) write(ctx context.Context, state string, now time.Time) (err error) {
 	lease := w.stored
 	if lease == nil {
@@ -149,8 +150,8 @@ func isOurs(lease *coordination.Lease) bool {
 	return true
 }
 
-// lease returns the Lease with a new state. It keeps the labels and annotations that others added to
-// the previous Lease.
+// lease returns the Lease with a new state. It keeps labels and annotations that other programs added
+// to the Lease before.
 func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.Time) *coordination.Lease {
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.settings.Namespace, Name: w.settings.Node}}
 	if before != nil {
@@ -166,7 +167,8 @@ func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.T
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
 		}}
 	}
-	// If two heartbeats are missing, the agent has ended or can't reach the API server.
+	// The Lease is valid for two heartbeats and a minute, so after that the agent has ended or can't
+	// reach the API server.
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease

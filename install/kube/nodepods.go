@@ -23,34 +23,34 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
-// Time limits of a list, and of the initial pods of a watch, and the time that a watch may last after
-// the API server should have ended it.
+// Time limits: of a list, and of receiving the initial pods of a watch, and of a watch that the API
+// server should have ended.
 const (
 	listTimeout = time.Minute
 	watchGrace  = 30 * time.Second
 )
 
-// Pace of watches. The reflector backs off by 1 to 60 seconds between failures. It does not back off if
-// the API server, or a proxy, ends each watch after some events.
+// Pace of watches, for an API server or a proxy that ends each watch after some events. The reflector
+// backs off only after failures, by 1 to 60 seconds.
 const (
 	watchInterval = 2 * time.Second
 	watchBurst    = 5
 )
 
-// WatchNodePods keeps a store up to date with a node's pods, until ctx ends.
+// WatchNodePods keeps a store up to date with a node's pods, and returns when ctx ends.
 func (c *Client) WatchNodePods(ctx context.Context, node string, store PodStore) {
 	w := newPodWatch(ctx, c.streams, node, store)
 	source := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
 	// The reflector's own log would repeat the errors that the store receives.
 	silent := klog.Logger{}
 	reflector := cache.NewReflectorWithOptions(source, &corev1.Pod{}, w, cache.ReflectorOptions{Name: "pods of the node", Logger: &silent})
-	// One pause of the reflector does not end with ctx, so WatchNodePods does not wait for it.
+	// One pause of the reflector ignores ctx, so WatchNodePods does not wait for the reflector's end.
 	go reflector.RunWithContext(klog.NewContext(ctx, silent))
 	<-ctx.Done()
 }
 
-// podWatch provides the reflector's list, watch and store. The reflector's goroutine calls all methods,
-// one at a time.
+// podWatch provides the reflector's list, watch and store. The reflector calls all methods in one
+// goroutine.
 type podWatch struct {
 	PodStore
 	client   rest.Interface
@@ -68,7 +68,8 @@ func newPodWatch(ctx context.Context, client rest.Interface, node string, store 
 	}
 }
 
-// watch implements cache.WatchFuncWithContext.
+// watch implements cache.WatchFuncWithContext. It limits the pace of watches and the time of each
+// watch.
 func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if err := w.pace.Wait(ctx); err != nil {
 		return nil, err
@@ -90,7 +91,8 @@ func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch
 	opened, err := w.client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if err != nil {
 		stop()
-		// An API server that can't stream lists rejects the request as invalid.
+		// An API server that can't stream lists rejects such a watch as invalid, and the reflector then
+		// lists instead. This is no fault.
 		if !streaming || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 			w.fail(fmt.Errorf("watching the node's pods: %w", err))
 		}
@@ -103,8 +105,8 @@ func (w *podWatch) watch(ctx context.Context, options metav1.ListOptions) (watch
 	return stoppedWatch{opened, stop}, nil
 }
 
-// Transformer implements cache.TransformingStore. The reflector transforms each initial pod of a watch
-// at its arrival, before all of them have arrived.
+// Transformer implements cache.TransformingStore. The reflector then transforms each initial pod of a
+// watch when it arrives, instead of when all of them have arrived.
 func (w *podWatch) Transformer() cache.TransformFunc {
 	return func(pod any) (any, error) { return w.Transform(pod) }
 }
@@ -137,9 +139,9 @@ func (w stoppedWatch) Stop() {
 	w.stop()
 }
 
-// Limits of a list. A response has room for 250 pods of 128 KiB, or for a page of the largest pods that
-// etcd stores. A node runs far fewer pods than maxListed. But more pods can name the node, because pods
-// that the kubelet has refused still exist.
+// Limits of a list. A response can contain 250 pods of 128 KiB, or a page of the largest pods that etcd
+// stores. A node runs far fewer pods than maxListed, but more pods can name the node, because pods that
+// the kubelet has refused still exist.
 const (
 	maxList   = 32 << 20 // bytes
 	pageSize  = 10
@@ -148,7 +150,7 @@ const (
 
 // list implements cache.ListWithContextFunc. It first requests all pods at once, which the API server
 // returns from memory. If this response is too large, list requests pages, which the API server reads
-// from etcd. The agent reads pods that do not fit when it needs them.
+// from etcd. It omits pods beyond the limits, which the agent reads when they are requested.
 func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
 	defer cancel()
@@ -183,7 +185,8 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 	}
 }
 
-// keep adds the pods of a page. The agent reads a pod that can't be added when it needs it.
+// keep adds the pods of a page to a list. It omits a pod that Transform refuses, which the agent reads
+// when it is requested.
 func (w *podWatch) keep(list *internalversion.List, page *corev1.PodList) {
 	for i := range page.Items {
 		object, err := w.Transform(&page.Items[i])

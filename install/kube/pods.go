@@ -15,14 +15,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// PodStore stores the pods of a node, as Kubernetes' pods or as Transform returned them.
+// PodStore stores the pods of a node, as Kubernetes' type or as Transform returns them.
 type PodStore interface {
 	// Transform is called for each pod before the next pod is read.
 	Transform(pod any) (runtime.Object, error)
 	Add(pod any) error
 	Update(pod any) error
 	Delete(pod any) error
-	// Replace passes all pods of the node. After the first call, the store is complete.
+	// Replace replaces all pods in the store by those of the node. After the first call, the store is
+	// complete.
 	Replace(pods []any, resourceVersion string) error
 	Resync() error
 
@@ -50,7 +51,8 @@ func (c *Client) Evict(ctx context.Context, ref capture.PodRef) error {
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}
 	request := c.rest.Post().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).SubResource("eviction")
-	// Without MaxRetries(0), the client would wait for a PodDisruptionBudget, and delay the next pod.
+	// Without MaxRetries(0), the client would retry while a PodDisruptionBudget protects the pod, and
+	// delay the eviction of the next pod.
 	if err := do(ctx, request.MaxRetries(0).Body(eviction)).Error(); err != nil {
 		return fmt.Errorf("evicting pod %s: %w", ref, err)
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 )
 
-// refusalTime is the time after which refusals count as a fault, because an API server that starts, or
-// has lost etcd, also refuses some requests.
+// refusalTime is the time after which refusals count as a fault. An API server that starts, or has lost
+// etcd, also refuses some requests, but for a shorter time.
 const refusalTime = time.Minute
 
-// Refusals observes whether the API server refuses the two things that the agent needs: its token
-// (401), and the watch of the node's pods (403). A failed request, or one without an answer, is not a
-// refusal.
+// Refusals observes whether the API server refuses what the agent needs: its token (401), and the watch
+// of the node's pods (403). A request that fails otherwise, or gets no answer, is not a refusal.
 type Refusals struct {
 	fault, answered prometheus.Gauge
 
@@ -29,7 +28,8 @@ type Refusals struct {
 	token, pods row
 }
 
-// row contains the times of the first and the last refused request, if none between them was accepted.
+// row contains the times of the first and the last refused request since the last accepted one. Both
+// are zero if the last request was accepted.
 type row struct{ first, last time.Time }
 
 func (r *row) record(refused bool) {
@@ -45,7 +45,7 @@ func (r *row) isLong() bool { return r.last.Sub(r.first) >= refusalTime }
 // Metrics describes all metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
-// NewRefusals returns Refusals, and creates its metric.
+// NewRefusals returns Refusals, and creates their metrics.
 func NewRefusals(f *metrics.Factory) *Refusals {
 	const help = "1 after the API server has refused the agent's token (401) or watch (403) for a minute"
 	return &Refusals{
@@ -54,7 +54,8 @@ func NewRefusals(f *metrics.Factory) *Refusals {
 	}
 }
 
-// Observe wraps a transport to the API server. If r is nil, the wrapper only passes requests on.
+// Observe returns a transport to the API server that records refusals and answers in r. If r is nil, it
+// records nothing.
 func (r *Refusals) Observe(next http.RoundTripper) http.RoundTripper { return observed{next, r} }
 
 type observed struct {
@@ -79,8 +80,8 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Fault returns an error if the API server refuses requests, and sets the metric. After a refusal,
-// client-go reads the token's file again within a minute.
+// Fault returns an error if the API server has refused requests for refusalTime, and sets the metric.
+// client-go reads the token's file again within a minute, so a renewed token ends the fault.
 func (r *Refusals) Fault() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

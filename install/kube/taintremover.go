@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaintRemover removes the taint of one node.
+// TaintRemover removes the startup taint of one node.
 type TaintRemover struct {
 	key, node string
 	api       *Client
@@ -25,8 +25,8 @@ type TaintRemover struct {
 	logged   string        // the message that was logged last
 }
 
-// NewTaintRemover returns a TaintRemover of the taint with a key. It removes the taint once ready
-// returns nil. It passes to observe whether the node has the taint.
+// NewTaintRemover returns a TaintRemover of the taint with this key. It removes the taint once ready
+// returns nil, and tells observe after each check whether the node has the taint.
 func NewTaintRemover(
 	api *Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,
 ) *TaintRemover {
@@ -37,12 +37,12 @@ const (
 	firstPause    = time.Second // between checks of a tainted node
 	maxTaintPause = 5 * time.Second
 
-	// resync is the time between checks of a node without the taint, because a Node that is registered
-	// again has the taint again.
+	// resync is the time between checks of a node without the taint. They continue because a Node that
+	// is registered again has the taint again.
 	resync = time.Minute
 )
 
-// Run checks the node until ctx ends.
+// Run checks the node, and removes its taint, until ctx ends.
 func (r *TaintRemover) Run(ctx context.Context) {
 	for {
 		select {
@@ -53,7 +53,7 @@ func (r *TaintRemover) Run(ctx context.Context) {
 	}
 }
 
-// Step checks the node, and returns the time until the next check.
+// Step checks the node once, and returns the time until the next check.
 func (r *TaintRemover) Step(ctx context.Context) (wait time.Duration) {
 	if !r.check(ctx) {
 		r.pause = 0
@@ -63,7 +63,7 @@ func (r *TaintRemover) Step(ctx context.Context) (wait time.Duration) {
 	return r.pause
 }
 
-// check removes the taint if it can, and reports whether the next check should follow soon.
+// check removes the taint if the node is ready, and reports whether the next check should follow soon.
 func (r *TaintRemover) check(ctx context.Context) (again bool) {
 	node, err := r.api.Node(ctx, r.node, "0")
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *TaintRemover) check(ctx context.Context) (again bool) {
 	return false
 }
 
-// explain logs why the taint stays, and posts an Event if one is due.
+// explain logs why the taint stays, and posts an Event if the last one is long enough ago.
 func (r *TaintRemover) explain(ctx context.Context, node *corev1.Node, cause error) {
 	message := "the taint " + r.key + " stays: " + cause.Error()
 	r.logOnce(message)
@@ -124,11 +124,11 @@ func (r *TaintRemover) logOnce(message string) {
 }
 
 const (
-	// grace is the time that a node's first agent may need before the first Event.
+	// grace is the time in which a fault causes no Event, because a new agent or a repair may need it.
 	grace = 10 * time.Second
 
-	// samePause is the time between two Events with the same message, and changedPause between Events
-	// with different messages.
+	// samePause is the time between two Events with the same message, and changedPause the time between
+	// Events with different messages.
 	samePause    = 5 * time.Minute
 	changedPause = 30 * time.Second
 )
@@ -139,7 +139,7 @@ type reminder struct {
 	message       string
 }
 
-// due reports whether an Event is due now. If it returns true, the Event counts as posted.
+// due reports whether an Event should be posted now. If it returns true, the Event counts as posted.
 func (r *reminder) due(now time.Time, message string) bool {
 	if r.since.IsZero() {
 		r.since = now

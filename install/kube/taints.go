@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node returns a Node. With version "0" it comes from the API server's cache, and with version "" from
-// etcd.
+// Node returns a Node. The version "0" permits an answer from the API server's cache, and the version
+// "" requires one from etcd.
 func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, error) {
 	request := c.rest.Get().Resource("nodes").Name(name)
 	if version != "" {
@@ -27,11 +27,11 @@ func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, 
 	return node, nil
 }
 
-// taintAttempts limits how often RemoveTaint reads the Node again.
+// taintAttempts limits the attempts of RemoveTaint.
 const taintAttempts = 5
 
-// RemoveTaint removes all taints with a key from a Node, and keeps the other taints. If the taints have
-// changed since node was read, RemoveTaint reads the Node again.
+// RemoveTaint removes all taints with this key from a Node, and keeps the other taints. If the taints
+// have changed since node was read, RemoveTaint reads the Node again and retries.
 func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string) error {
 	for attempt := 1; ; attempt++ {
 		patch, err := taintPatch(node.Spec.Taints, key)
@@ -59,8 +59,8 @@ type operation struct {
 	Value string `json:"value,omitempty"`
 }
 
-// taintPatch returns a patch that removes all taints with a key. It returns nil if the list has no such
-// taint. The patch fails if the list has changed.
+// taintPatch returns a patch that removes all taints with this key, or nil if the list has no such
+// taint. The API server rejects the patch if the Node's taints have changed.
 func taintPatch(taints []corev1.Taint, key string) ([]byte, error) {
 	var patch []operation
 	for i, taint := range slices.Backward(taints) {

@@ -23,11 +23,11 @@ type TokenSpec struct {
 	TTL                       time.Duration
 }
 
-// RequestToken returns a new token of a service account, bound to a Node. Deleting the Node revokes the
-// token. If the API server can't bind tokens to Nodes, or does not have the Node yet, RequestToken
-// requests an unbound token, which the chart's policy can refuse. After a bound token it never requests
-// an unbound one, which would outlive a deleted Node. It does not bind tokens to the agent's pod,
-// because then each rollout would revoke them.
+// RequestToken returns a new token of a service account that is bound to a Node, so that deleting the
+// Node revokes the token. If the API server can't bind tokens to Nodes, or does not have the Node yet,
+// RequestToken requests an unbound token, which the chart's policy can refuse. After a bound token, it
+// never requests an unbound one, which would outlive a deleted Node. It does not bind tokens to the
+// agent's pod, because then each rollout would revoke them.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -64,8 +64,8 @@ func (c *Client) requestToken(ctx context.Context, spec TokenSpec, node string) 
 	return answer.Status.Token, err
 }
 
-// RejectsToken reports whether the API server answers that a token is invalid. If the API server
-// answers otherwise, or does not answer, RejectsToken returns false.
+// RejectsToken reports whether the API server answers that a token is invalid. If the API server gives
+// another answer, or none, RejectsToken returns false.
 func (c *Client) RejectsToken(ctx context.Context, server, caFile, token string) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

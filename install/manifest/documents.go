@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxSize limits a file, and its content after YAML's aliases are replaced by their values.
+// maxSize limits the bytes of a file, and of its content with YAML's aliases replaced by their values.
 const maxSize = 8 << 20
 
-// documents returns the objects of a file. Empty documents have none.
+// documents returns the objects of a file. It ignores empty documents.
 func documents(content []byte) (objects []map[string]any, err error) {
 	if len(content) > maxSize {
 		return nil, fmt.Errorf("expected at most %d MiB", maxSize>>20)
@@ -54,7 +54,8 @@ func documents(content []byte) (objects []map[string]any, err error) {
 }
 
 // values returns the JSON values of a document, which follow each other without a separator, and
-// reports whether the document is JSON. YAML lacks an escape that JSON has, so it can't read both.
+// reports whether the document is JSON. The YAML parser can't read all JSON, because YAML lacks one of
+// JSON's escapes.
 func values(document string) (texts []json.RawMessage, isJSON bool) {
 	if !strings.HasPrefix(strings.TrimSpace(document), "{") {
 		return nil, false
@@ -71,8 +72,8 @@ func values(document string) (texts []json.RawMessage, isJSON bool) {
 	}
 }
 
-// checkAliases subtracts a document's size, with its aliases replaced by their values, from what
-// is left. A few lines can name gigabytes.
+// checkAliases subtracts the size of a document, with its aliases replaced by their values, from left.
+// It returns an error if nothing is left, because a few lines with aliases can describe gigabytes.
 func checkAliases(document string, left *int) error {
 	decoder := goyaml.NewDecoder(strings.NewReader(document))
 	var value, second any
@@ -88,7 +89,7 @@ func checkAliases(document string, left *int) error {
 	return nil
 }
 
-// size returns about how long the JSON of a value is.
+// size returns the approximate length of a value's JSON.
 func size(value any) int {
 	total := len(`"",`)
 	switch value := value.(type) {

@@ -25,7 +25,7 @@ type Pod struct {
 	Created bool   // the API server created the pod, so no injector changes it any more
 }
 
-// File holds what Read found.
+// File contains the result of Read.
 type File struct {
 	Pods     []Pod
 	Others   int      // objects without pods
@@ -63,7 +63,7 @@ func (f *File) read(content []byte) error {
 	return err
 }
 
-// add adds the pods of an object, which can be a list.
+// add adds the pods of an object to the File. The object can be a list of objects.
 func (f *File) add(object map[string]any) (err error) {
 	kind, version := text(object, "kind"), text(object, "apiVersion")
 	if items := list(object, "items"); items != nil && (kind == "" || strings.HasSuffix(kind, "List")) {
@@ -85,7 +85,7 @@ func (f *File) add(object map[string]any) (err error) {
 	return nil
 }
 
-// addPod adds a pod that an object is, or has as its template.
+// addPod adds a pod to the File: the object itself, or the template in the object.
 func (f *File) addPod(object, pod map[string]any) error {
 	name := cmp.Or(text(object, "metadata", "name"), text(object, "metadata", "generateName"), "without a name")
 	namespace := text(object, "metadata", "namespace")
@@ -107,7 +107,8 @@ func (f *File) addPod(object, pod map[string]any) error {
 	return nil
 }
 
-// checkStrings names the key of a value that is no string, which the decoder's error does not.
+// checkStrings returns an error that names each annotation or label whose value is no string, because
+// the decoder's error does not name it.
 func checkStrings(pod map[string]any) error {
 	var faults []error
 	for _, field := range []string{"annotations", "labels"} {
@@ -122,7 +123,7 @@ func checkStrings(pod map[string]any) error {
 	return errors.Join(faults...)
 }
 
-// at returns the value of a field, nil for none.
+// at returns the value of the field at a path, or nil if it does not exist.
 func at(object map[string]any, path ...string) any {
 	var value any = object
 	for _, name := range path {

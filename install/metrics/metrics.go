@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// BuildInfo is the help of build_info, which the agent and the guard serve.
+// BuildInfo is the help text of the metric build_info, which both the agent and the guard serve.
 const BuildInfo = "always 1; labels `version` and, of an agent, `agent` and the installed `plugin`"
 
 // Metric documents one metric.
@@ -26,7 +26,7 @@ func NewFactory(registry prometheus.Registerer) *Factory {
 	return &Factory{auto: promauto.With(registry)}
 }
 
-// Document returns the metrics that a function creates, in their order.
+// Document returns the names and help texts of the metrics that a function creates, in their order.
 func Document[M any](makeAll func(*Factory) M) []Metric {
 	f := NewFactory(prometheus.NewRegistry())
 	makeAll(f)
@@ -49,8 +49,8 @@ func (f *Factory) CounterVec(name, help string, labels ...string) *prometheus.Co
 	return f.auto.NewCounterVec(prometheus.CounterOpts(f.document(name, help)), labels)
 }
 
-// Counters creates a counter for each value of a label. Each begins at 0, so that a rate has a
-// beginning.
+// Counters creates a counter for each value of one label. Each counter begins at 0, because a rate
+// needs a first value.
 func (f *Factory) Counters(name, help, label string, values ...string) *prometheus.CounterVec {
 	counters := f.CounterVec(name, help, label)
 	for _, value := range values {

@@ -11,16 +11,17 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// The directory of the auxiliary chain does not survive a reboot. At boot, systemd-tmpfiles creates the
-// directory and the entry again, before the runtime starts.
+// The directory of the auxiliary chain does not survive a reboot. At boot, systemd-tmpfiles restores
+// the directory and the entry from these files, before the runtime starts.
 const (
-	// bootName is the agent's file in the configuration directory of systemd-tmpfiles.
+	// bootName is the name of the agent's file in the configuration directory of systemd-tmpfiles.
 	bootName = "capture-cni.conf"
-	// bootEntryName is a copy of the entry in the state directory, which survives a reboot.
+	// bootEntryName is the name of a copy of the entry in the state directory, which survives a reboot.
 	bootEntryName = "multus-chain.conf"
 )
 
-// bootLines returns the configuration for systemd-tmpfiles. It escapes %, which begins a specifier.
+// bootLines returns the configuration for systemd-tmpfiles. It doubles each %, which would otherwise
+// begin a specifier.
 func bootLines(s Settings) []byte {
 	text := fmt.Sprintf(`# Written by capture-cni-node: makes the text in the auxiliary chain of Multus anew at boot.
 d %[1]s 0755 root root -
@@ -29,14 +30,14 @@ C %[1]s/%[2]s 0600 root root - %[3]s/%[4]s
 	return []byte(strings.ReplaceAll(text, "%", "%%"))
 }
 
-// ensureBootFiles writes the boot files. If the mode does not need them, or their directory is not
-// configured, it removes them.
+// ensureBootFiles writes the boot files. If the mode does not need them, or the directory of
+// systemd-tmpfiles is not configured, it removes them.
 func (n *Node) ensureBootFiles(text []byte) error {
 	s := n.Settings
 	if !s.KeepsBootFiles() {
 		return n.removeBootFiles()
 	}
-	// The copy is written first, because a line without its copy would create no file.
+	// The copy is written first, because systemd-tmpfiles needs it as the source of the entry.
 	return errors.Join(
 		n.ensureIn(s.StateDir, bootEntryName, conflist.Indented(text)),
 		n.ensureIn(s.TmpfilesDir, bootName, bootLines(s)),
@@ -47,7 +48,7 @@ func (n *Node) ensureIn(directory, name string, content []byte) error {
 	return n.within(directory, func(dir *host.Dir) error { return errors.Join(dir.ClearTemps(), dir.Ensure(name, content)) })
 }
 
-// bootFilesFault returns why systemd-tmpfiles would not create the entry at boot.
+// bootFilesFault returns an error if systemd-tmpfiles would not restore the current entry at boot.
 func (n *Node) bootFilesFault(text []byte) error {
 	s := n.Settings
 	if !s.KeepsBootFiles() {
@@ -60,9 +61,8 @@ func (n *Node) faultIn(directory, name string, want []byte) error {
 	return n.within(directory, func(dir *host.Dir) error { return conflist.FileFault(dir, name, want) })
 }
 
-// removeBootFiles removes the boot files. If the agent no longer mounts the directory with our lines,
-// they stay. They have no effect without the copy, because systemd-tmpfiles skips a line whose source
-// is missing.
+// removeBootFiles removes the boot files. If the agent no longer mounts the directory of
+// systemd-tmpfiles, the configuration stays there, but has no effect, because its source is removed.
 func (n *Node) removeBootFiles() error {
 	s := n.Settings
 	err := n.inDirectory(s.StateDir, func(dir *host.Dir) error { return dir.Remove(bootEntryName) })

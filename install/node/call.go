@@ -19,10 +19,11 @@ import (
 
 const tryTimeout = 10 * time.Second
 
-// Executor executes a program, and returns what it printed.
+// Executor executes a program, and returns the program's stdout.
 type Executor func(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error)
 
-// tryPlugin executes the plugin's verb VERSION, as a runtime does.
+// tryPlugin calls the plugin's verb VERSION, as a runtime does, and returns an error if the plugin does
+// not answer.
 func (run Executor) tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -36,7 +37,7 @@ func (run Executor) tryPlugin(ctx context.Context, path string) error {
 	return nil
 }
 
-// tryVersion executes a program that should print its version.
+// tryVersion executes capture-cni-lookup, and returns an error if it does not print its version.
 func (run Executor) tryVersion(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -50,8 +51,8 @@ func (run Executor) tryVersion(ctx context.Context, path string) error {
 	return nil
 }
 
-// callPlugin calls a plugin as a runtime does. If the call fails, callPlugin returns the plugin's
-// error.
+// callPlugin calls a plugin as a runtime does. If the call fails, the error is the one that the plugin
+// printed, if it printed one.
 func (run Executor) callPlugin(ctx context.Context, path string, conf []byte, environment ...string) ([]byte, error) {
 	out, err := run.execute(ctx, path, nil, conf, environment)
 	var reported types.Error
@@ -77,8 +78,8 @@ func execute(ctx context.Context, path string, args []string, stdin []byte, envi
 		if !errors.Is(err, syscall.ETXTBSY) || ctx.Err() != nil {
 			return out, err
 		}
-		// The file is open for writing in another child of the agent, between the child's fork and
-		// exec.
+		// Another child of the agent still has the file open for writing, between its fork and exec, so
+		// retry.
 		time.Sleep(time.Millisecond)
 	}
 }

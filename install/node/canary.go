@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// canaryTimeout is longer than the plugin's own timeouts.
+// canaryTimeout limits the test call of the plugin. It exceeds the plugin's own timeouts.
 const canaryTimeout = 3 * time.Minute
 
 // Canary calls the installed plugin as the runtime does, with its entry and credentials, for a pod that
@@ -30,7 +30,7 @@ func (n *Node) Canary(ctx context.Context, pod capture.PodRef) error {
 	return n.canary(ctx, kubeconfig, pod)
 }
 
-// canary calls the installed plugins with the path of a kubeconfig.
+// canary calls the plugins in all directories, with the path of a kubeconfig.
 func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef) error {
 	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {
@@ -46,8 +46,8 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 	return nil
 }
 
-// canaryConf returns the entry as the runtime passes it to the plugin, without excludeNamespaces, which
-// may contain the agent's namespace.
+// canaryConf returns the entry as the runtime passes it to the plugin, but without excludeNamespaces,
+// which may contain the agent's namespace.
 func (n *Node) canaryConf(kubeconfig string) []byte {
 	var keys map[string]json.RawMessage
 	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // conflist.ParseEntry has already decoded this text

@@ -29,13 +29,13 @@ func (k *Keeper) setReport(report Report) {
 	}
 }
 
-// Alive reports whether the agent still checks the node.
+// Alive reports whether the agent still reconciles the node.
 func (k *Keeper) Alive() bool {
 	return time.Since(k.last.Load().at) < 5*resyncInterval
 }
 
-// CurrentReport returns the current state of the disk and the runtime. While the node belongs to
-// another agent, or should be clean, it returns the last report.
+// CurrentReport verifies the files and the runtime, and returns the result. While another agent or
+// release owns the node, or the node should be clean, it returns the last report instead.
 func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	last := k.last.Load()
 	if k.absent.Load() || !last.report.IsGood(PartOwner) {
@@ -44,7 +44,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	found := k.node.VerifyMode(ctx, last.report.Mode)
 	found.Add(PartCredentials, last.clocks)
 	found.Explain(PartCredentials, last.report) // why the agent could not request or remove credentials
-	// The entry is a drop-in on trial, which the runtime may ignore.
+	// The runtime may ignore this entry, because it is a drop-in that the agent is only trying.
 	if found.Mode == report.Auto && found.IsGood(PartEntry) {
 		found.Add(PartEntry, conflist.Waiting("the agent has not decided on a mode yet"))
 	}
@@ -78,8 +78,8 @@ func (k *Keeper) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Accepts returns nil if pods may start, and otherwise the node's faults, or the error of the canary
-// for the agent's own pod.
+// Accepts returns nil if meshed pods may start on the node. Otherwise it returns the node's faults, or
+// the error of a test call of the plugin for the agent's own pod.
 func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	if err := k.Ready(ctx); err != nil {
 		return err

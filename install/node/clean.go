@@ -22,8 +22,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns an error if the entry may not be removed yet, because a captured pod that
-// restarts without the entry would run uncaptured. Errors: conflist.Waiting while such pods run.
+// CheckRemovable returns an error if the entry may not be removed yet, because captured pods that
+// restart would then run uncaptured. With force, it returns nil. Errors: conflist.Waiting while such
+// pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -58,9 +59,10 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	return nil
 }
 
-// Clean removes everything from the node. It removes the entry first, so that no new pod needs the
-// plugin, and then the files that the plugin needs. It removes the plugin only if purge is set, because
-// the runtime executes the plugin to delete pods that started with it. A missing file is no error.
+// Clean removes everything of capture-cni from the node. It removes the entry first, so that no new pod
+// needs the plugin, and then the files that the plugin needs. It removes the plugin only with purge,
+// because the runtime executes the plugin to delete pods that started with it. A missing file is no
+// error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
 	if err := n.removeBootFiles(); err != nil {
@@ -88,7 +90,8 @@ func purged() []string {
 	return []string{conflist.PluginType, config.LookupProgram, config.DirectoriesFile}
 }
 
-// Left returns a note with the files that Clean leaves on the node without purge, or nil.
+// Left returns a note that names the files which Clean leaves on the node without purge, or nothing if
+// there are none.
 func (n *Node) Left() (notes report.Findings) {
 	if left := n.present(n.Settings.BinDirs, purged()...); len(left) > 0 {
 		notes = report.Findings{{Code: report.LeftOnNode, Severity: report.Note, Reason: "left on the node, so that the runtime " +
@@ -110,7 +113,7 @@ func removeRecords(run *host.Dir) error {
 	return err
 }
 
-// removeDirectory deletes a subdirectory that contains only files.
+// removeDirectory deletes a subdirectory that contains only files. A missing one is no error.
 func removeDirectory(parent *host.Dir, name string) error {
 	directory, err := parent.Sub(name, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +142,7 @@ func (n *Node) present(directories []string, names ...string) (paths []string) {
 	return paths
 }
 
-// removeFiles removes the files with these names from the directories.
+// removeFiles removes the files with these names, and temporary files, from the directories.
 func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	for _, directory := range directories {
 		err = errors.Join(err, n.inDirectory(directory, func(dir *host.Dir) error {
@@ -153,7 +156,7 @@ func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	return err
 }
 
-// inDirectory is within, but does nothing if the directory is missing.
+// inDirectory is within for a directory that may be missing: it then does nothing.
 func (n *Node) inDirectory(path string, do func(*host.Dir) error) error {
 	if _, err := os.Stat(n.Settings.At(path)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The agent restores an entry at once up to promptRepairs times within repairWindow, and then with a
-// back-off. Otherwise the agent and the other program would rewrite the file without a pause, and the
-// runtime would load each version. The agent reports more than promptRepairs repairs within
-// reportWindow.
+// The agent restores the entry immediately up to promptRepairs times within repairWindow, and after
+// that with a back-off. Without the back-off, the agent and the other program would rewrite the file
+// without a pause, and the runtime would load each version. The agent reports a contention after more
+// than promptRepairs repairs within reportWindow.
 const (
 	promptRepairs = 5
 	repairWindow  = 30 * time.Second
@@ -20,7 +20,7 @@ const (
 	quietPeriod   = 2 * time.Minute
 
 	// writerPause is the time without a change of the directory after which the agent assumes that the
-	// other program has stopped. Then the agent restores the entry before the back-off ends.
+	// other program has stopped. The agent then restores the entry even before the back-off ends.
 	writerPause = 2 * time.Second
 )
 
@@ -48,7 +48,7 @@ func (c *contention) recordRepair(now time.Time) (grew bool) {
 	return c.backOff > before
 }
 
-// repairsWithin returns the repairs within the last period.
+// repairsWithin returns the times of the repairs within the last period.
 func (c *contention) repairsWithin(period time.Duration, now time.Time) []time.Time {
 	return slices.DeleteFunc(slices.Clone(c.repairs), func(at time.Time) bool { return now.Sub(at) > period })
 }
@@ -58,11 +58,12 @@ func (c *contention) isContended(now time.Time) bool {
 	return !c.isOver(now) && len(c.repairsWithin(reportWindow, now)) > promptRepairs
 }
 
-// isOver reports whether the last repair is longer ago than quietPeriod.
+// isOver reports whether the last repair was longer ago than quietPeriod, so that a contention has
+// ended.
 func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
 
-// wait returns the time from a change of the directory to the next repair. Another change restarts this
-// time.
+// wait returns the time between a change of the directory and the next repair. The caller starts it
+// anew after each change.
 func (c *contention) wait(now time.Time) time.Duration {
 	return max(0, min(writerPause, c.backOff-now.Sub(c.last)))
 }

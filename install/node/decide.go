@@ -11,8 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// decide returns the mode to use. It refuses a mode that another mesh's plugin or the runtime's
-// configuration makes impossible. For Auto it chooses a mode. If that fails, it returns Auto.
+// decide returns the mode to use. It returns an error if another mesh's plugin or the runtime's
+// configuration makes the mode impossible. For Auto, it chooses a mode, or returns Auto if it can't
+// choose yet.
 func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
 	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
@@ -40,7 +41,7 @@ func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (repor
 }
 
 // tryDropIn places a drop-in, and reports whether the runtime has loaded it. If the runtime has not,
-// PlaceEntry later removes the drop-in as an entry of another mode.
+// PlaceEntry later removes the drop-in like any entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
 	p, err := conflist.FindPrimary(net)
 	if err != nil {
@@ -59,7 +60,7 @@ func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (lo
 	return loadsDropIn(ctx, n.Runtime.CNIConfig)
 }
 
-// logOthers logs other meshes' plugins, after each change of them.
+// logOthers logs the other meshes' plugins in the list, if they have changed.
 func (n *Node) logOthers(others []conflist.Other) {
 	if slices.Equal(n.Others, others) {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownDirectories returns the directories of the credentials and of the agent's socket that the plugin
+// ownDirectories returns those directories of the credentials and of the agent's socket that the plugin
 // does not allow by default.
 func ownDirectories(s Settings) []string {
 	wanted := []string{s.StateDir, s.RunDir}
@@ -29,8 +29,8 @@ func ownDirectories(s Settings) []string {
 	return own
 }
 
-// listDirectories adds our directories to config.DirectoriesFile. It keeps other directories, which the
-// node's image may have listed.
+// listDirectories adds our directories to config.DirectoriesFile. It keeps other directories there,
+// which the node's image may have listed.
 func listDirectories(s Settings, bin *host.Dir) error {
 	listed, missing, err := missingDirectories(s, bin)
 	if err != nil || len(missing) == 0 {
@@ -49,8 +49,8 @@ func directoriesFault(s Settings, bin *host.Dir) error {
 	return err
 }
 
-// missingDirectories returns the directories in config.DirectoriesFile, and those of ours that it
-// lacks.
+// missingDirectories returns the directories that config.DirectoriesFile lists, and those of ours that
+// it lacks.
 func missingDirectories(s Settings, bin *host.Dir) (listed, missing []string, err error) {
 	own := ownDirectories(s)
 	if len(own) == 0 {

@@ -47,7 +47,7 @@ type programEvidence struct {
 	Fault    string    `json:"fault,omitempty"` // why the program does not run
 }
 
-// writePrograms writes a line for each program.
+// writePrograms writes a line of JSON for each installed program.
 func (n *Node) writePrograms(ctx context.Context, out io.Writer) error {
 	var errs []error
 	encoder := json.NewEncoder(out)
@@ -90,7 +90,7 @@ func (n *Node) programEvidence(ctx context.Context, directory string, p Program)
 	return e, nil
 }
 
-// outcome returns why a plugin does not run. It omits the plugin's output.
+// outcome returns the reason for which a plugin does not run, without the plugin's output.
 func outcome(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return errors.New(exit.ProcessState.String())
@@ -132,7 +132,8 @@ func (n *Node) writeCredentials(_ context.Context, out io.Writer) error {
 	return errors.Join(caErr, json.NewEncoder(out).Encode(e))
 }
 
-// loadedEvidence contains the runtime's version, and the lists that the runtime has loaded.
+// loadedEvidence contains the runtime's name and version, its CNI settings, and the lists that it has
+// loaded.
 type loadedEvidence struct {
 	Name       string             `json:"name"`
 	Version    string             `json:"version"`

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// maxListFiles limits the files that are read in the runtime's directory.
+// maxListFiles limits the number of files in the runtime's directory that are read.
 const maxListFiles = 256
 
 // listEvidence describes a file in the runtime's directory.
@@ -43,7 +43,8 @@ type ownEntry struct {
 	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
-// writeLists writes a line for each file, in the runtime's order.
+// writeLists writes a line of JSON for each file in the runtime's directory, in the order in which the
+// runtime reads them.
 func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	names, err := n.lists()
 	if len(names) > maxListFiles {
@@ -59,8 +60,8 @@ func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// lists returns the names of the runtime's lists, of lists that another program has disabled by a new
-// name, and of drop-ins.
+// lists returns the names of the runtime's lists, of lists that another program has disabled by
+// renaming them, and of drop-ins.
 func (n *Node) lists() (names []string, err error) {
 	err = n.within(n.Settings.NetDir, func(net *host.Dir) error {
 		names, err = net.Names()
@@ -116,7 +117,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// ownEntryOf returns the documented keys with well-formed values. These keys contain no secrets.
+// ownEntryOf describes an entry of ours: the documented keys with well-formed values, which contain no
+// secrets, and the number of unknown keys.
 func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	var fields map[string]json.RawMessage
 	input, err := config.Read(entry)

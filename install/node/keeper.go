@@ -46,22 +46,23 @@ func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *
 }
 
 const (
-	// resyncInterval is the interval at which the agent checks everything.
+	// resyncInterval is the interval at which the agent reconciles the whole node.
 	resyncInterval = time.Minute
 
-	// tokenCheckInterval is the interval at which the agent checks whether the API server accepts the
-	// plugin's token. While the agent does not answer requests for pods, the plugin needs the token,
-	// and lookups of meshed pods without a valid token time out.
+	// tokenCheckInterval is the interval at which the agent asks the API server whether it accepts the
+	// plugin's token. While the agent can't answer requests for pods, the interval is
+	// tokenCheckWithoutPods, because the plugin then needs the token, and without a valid one lookups
+	// of meshed pods time out.
 	tokenCheckInterval    = 5 * time.Minute
 	tokenCheckWithoutPods = 10 * time.Second
 
-	// undecidedInterval is the resync interval while mode auto is undecided, because pods start
-	// uncaptured until the runtime loads the entry. It is also the interval of attempts to clean a
-	// node.
+	// undecidedInterval is the resync interval while mode auto is undecided. It is short because pods
+	// start uncaptured until the runtime loads the entry. It is also the interval between attempts to
+	// clean a node.
 	undecidedInterval = 5 * time.Second
 )
 
-// checkToken requests a new token if the API server rejects the current one.
+// checkToken asks whether the API server rejects the plugin's token, and then requests a new one.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
 	if !k.node.Settings.Credentials.OnNode {
@@ -73,12 +74,12 @@ func (k *Keeper) checkToken(ctx context.Context) {
 	}
 }
 
-// Claimed returns a channel that is closed once the node belongs to this agent. Until then, another
-// agent may use the sockets at which plugin and guard reach an agent.
+// Claimed returns a channel that is closed once this agent owns the node. Until then, the sockets at
+// which plugin and guard reach the agent may belong to another agent.
 func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 
-// claim waits until no other agent holds the node, and no other release owns the node. It returns nil
-// if ctx ends before.
+// claim waits until no other agent holds the node, and no other release owns it. It returns nil if ctx
+// ends before that.
 func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	_ = wait.PollUntilContextCancel(ctx, pollInterval/2, true, func(context.Context) (claimed bool, err error) {
 		lock = k.Claim()
@@ -87,7 +88,8 @@ func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	return lock
 }
 
-// Claim claims the node, and returns nil while another agent holds it or another release owns it.
+// Claim locks the node for this agent. It returns nil while another agent holds the node or another
+// release owns it.
 func (k *Keeper) Claim() io.Closer {
 	lock, err := k.node.Claim()
 	if err != nil {
@@ -100,8 +102,9 @@ func (k *Keeper) Claim() io.Closer {
 	return lock
 }
 
-// untilNext returns the time until the next resync without an event. The resync follows earlier if the
-// token is due for renewal before, if mode auto is undecided, or if credentials must be removed.
+// untilNext returns the time until the next resync if nothing changes. It is shorter than
+// resyncInterval if the token must be renewed earlier, mode auto is undecided, or credentials must be
+// removed.
 func (k *Keeper) untilNext() time.Duration {
 	next := resyncInterval
 	onNode := k.node.Settings.Credentials.OnNode
@@ -114,7 +117,8 @@ func (k *Keeper) untilNext() time.Duration {
 	return next
 }
 
-// resync reconciles the whole node. renew requests a new token, whatever the age of the current one is.
+// resync reconciles the whole node, and sets the report and the metrics. With renew, it requests a new
+// token even if the current one is not old.
 func (k *Keeper) resync(ctx context.Context, renew bool) {
 	before, requested := k.node.Credentials.Token, k.node.Store.Requested()
 	done := k.node.Install(ctx, renew)
@@ -140,9 +144,10 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	k.nextResync = time.Now().Add(k.untilNext())
 }
 
-// repair restores the entry after another program changed the runtime's directory.
+// repair restores the entry after another program changed the runtime's directory. If the plugin or its
+// credentials are not in place, it reconciles the whole node instead.
 func (k *Keeper) repair(ctx context.Context) {
-	// The entry must be placed after everything that the plugin needs.
+	// The entry must be placed after everything that the plugin needs, so reconcile the whole node.
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
 		k.resync(ctx, false)
 		return

@@ -21,7 +21,7 @@ type nodeMetrics struct {
 	runtime                              *prometheus.GaugeVec
 }
 
-// KeeperMetrics lists all metrics, in the order of the reference's table.
+// KeeperMetrics describes all metrics, in the order of the reference's table.
 func KeeperMetrics() []metrics.Metric { return metrics.Document(newNodeMetrics) }
 
 func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
@@ -51,7 +51,7 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 	}
 }
 
-// observe sets the metrics to a report.
+// observe sets the metric of each part of the node to its state in a report.
 func (m *nodeMetrics) observe(report Report) {
 	for _, part := range parts() {
 		m.good.WithLabelValues(string(part)).Set(boolean(report.IsGood(part)))

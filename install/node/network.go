@@ -13,11 +13,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ciliumBackup is the suffix that Cilium adds to the names of other programs' configurations while
-// cni.exclusive is set. Cilium does not rename directories.
+// ciliumBackup is the suffix that Cilium appends to the names of other programs' configuration files
+// while cni.exclusive is set. Cilium does not rename directories.
 const ciliumBackup = ".cilium_bak"
 
-// ciliumLegacy is Cilium's own file, which Cilium renames even without cni.exclusive.
+// ciliumLegacy is the new name of an old file of Cilium's own, which Cilium renames even without
+// cni.exclusive.
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
 
 // renamedByCilium returns the name of a file that Cilium renamed, or "".
@@ -27,7 +28,7 @@ func renamedByCilium(net *host.Dir) string {
 	return append(slices.DeleteFunc(names, isOther), "")[0]
 }
 
-// exclusive looks for files that Cilium renamed.
+// exclusive adds a finding if Cilium has renamed another program's file.
 func (p *preflight) exclusive(net *host.Dir) {
 	renamed := renamedByCilium(net)
 	if renamed == "" {
@@ -37,8 +38,9 @@ func (p *preflight) exclusive(net *host.Dir) {
 	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.IgnoresDropIns())...)
 }
 
-// modes looks for network configurations with more permissions than the CIS Kubernetes Benchmark
-// (1.1.9) allows. A user who can write such a file chooses the programs that the runtime executes.
+// modes adds a note about network configurations with more permissions than the CIS Kubernetes
+// Benchmark (1.1.9) allows. A user who can write such a file chooses the programs that the runtime
+// executes.
 func (p *preflight) modes() {
 	var open []string
 	entries, _ := os.ReadDir(p.settings.At(p.settings.NetDir)) // if this fails, the method writable has reported the directory
@@ -56,9 +58,9 @@ func (p *preflight) modes() {
 // ciliumNodeConfig is the file in which Cilium records how it compiled its programs.
 const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 
-// socketBalancing looks for data planes that choose a Service's backend when a process connects. In an
-// agent's pod it only sees their network interfaces, because the agent does not mount the node's /run
-// or bpffs.
+// socketBalancing adds findings about data planes that choose a Service's backend when a process
+// connects. In an agent's pod, it sees only their network interfaces, because the agent does not mount
+// the node's /run or bpffs.
 func (p *preflight) socketBalancing() {
 	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))
 	switch {

@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Send sends a record to the agent without blocking, and reports whether the agent's socket took
-// it. Send ignores all failures, for example if no agent runs, the queue is full, or the path
-// leads to another kind of file.
+// Send sends a record to the agent without blocking, and reports whether the agent's socket took it. It
+// returns false for every failure, for example if no agent runs, the socket's queue is full, or the
+// path does not lead to a socket of root's.
 func Send(socket string, r Record) (taken bool) {
 	if !ours(socket) {
 		return false
@@ -34,26 +34,25 @@ func Send(socket string, r Record) (taken bool) {
 	return unix.Sendto(fd, document, unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: socket}) == nil
 }
 
-// ours reports whether a path leads to a socket that belongs to this process's own user, and to
-// which only this user can write. With Multus, a namespace's user can write the path, and must
-// not make root write to other sockets of the node.
+// ours reports whether a path leads to a socket that belongs to this process's own user, and to which
+// only this user can write. With Multus, a user of a namespace can choose the path, and must not make
+// root write to other sockets of the node.
 func ours(socket string) bool {
 	info, err := os.Lstat(socket)
 	return err == nil && info.Mode().Type() == os.ModeSocket && trust.CheckOwner(socket, info, 0o077) == nil
 }
 
-// Spool returns the directory, next to the agent's socket, of the records that no
-// agent received.
+// Spool returns the directory, next to the agent's socket, for the records that no agent received.
 func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
 
-// Limits of the spool, in records and in bytes. The oldest records are deleted first.
+// Limits of the spool: records, and bytes. Beyond them, the oldest records are deleted.
 const (
 	SpoolSize  = 64
 	SpoolBytes = 1 << 20
 )
 
-// Keep writes a record to the spool, if the spool's directory exists. If Keep fails, the record
-// is lost.
+// Keep writes a record to the spool, if the spool's directory exists. If that fails, the record is
+// lost.
 func Keep(spool string, r Record) {
 	d, err := OpenDir(spool)
 	if err != nil {
@@ -65,8 +64,8 @@ func Keep(spool string, r Record) {
 	}
 }
 
-// Prune deletes the oldest records while there are more than most records, or more than mostBytes bytes.
-// Several processes may call Prune at once.
+// Prune deletes the oldest records while there are more than most of them, or while they have more than
+// mostBytes bytes. It never deletes the newest one. Several processes may call Prune at the same time.
 func (d *Dir) Prune(most int, mostBytes int64) {
 	files := d.Files()
 	var bytes int64

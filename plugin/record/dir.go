@@ -16,14 +16,14 @@ import (
 // Dir is an open directory with one record in each file. Only root can access it.
 type Dir struct{ *os.Root }
 
-// File is a file of a Dir. Files sort by their names in the order of their records' times.
+// File is a file of a Dir. The names of files sort in the order of their records' times.
 type File struct {
 	Name string
 	Size int64
 }
 
-// The names end with these suffixes. A Dir lists unfinished files, too, so that Prune also
-// deletes a file whose writer was killed.
+// Suffixes of the names of files that are being written, and of complete ones. A Dir lists both, so
+// that Prune also deletes a file whose writer was killed.
 const (
 	Unfinished = ".part"
 	Finished   = ".json"
@@ -40,8 +40,8 @@ func OpenDir(path string) (*Dir, error) {
 	return &Dir{root}, err
 }
 
-// OpenPrivate opens a directory. It refuses a symbolic link, a directory of another user, and a
-// directory with more permissions than mode. Errors: fs.ErrNotExist.
+// OpenPrivate opens a directory. It returns an error for a symbolic link, a directory of another user,
+// and a directory with more permissions than mode. Errors: fs.ErrNotExist.
 func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	seen, err := os.Lstat(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func OpenPrivate(path string, mode fs.FileMode) (*os.Root, error) {
 	return root, nil
 }
 
-// Files returns the files from the oldest to the newest.
+// Files returns the files from the oldest to the newest, or none if it can't read the directory.
 func (d *Dir) Files() (files []File) {
 	entries, err := fs.ReadDir(d.Root.FS(), ".")
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *Dir) Files() (files []File) {
 	return files
 }
 
-// Write writes a record to a new file. A failed Write leaves no file.
+// Write writes a record to a new file. After an error, it leaves no file.
 func (d *Dir) Write(key string, r Record) error {
 	name, document := FileName(r, key), Encode(r)
 	if err := CheckName("a file's key", key, MaxUID); err != nil {
@@ -89,7 +89,8 @@ func (d *Dir) Write(key string, r Record) error {
 	return nil
 }
 
-// WriteFile writes a file, and leaves no part of it after a failure.
+// WriteFile writes a file under a temporary name and renames it. After an error, it leaves no part of
+// the file.
 func WriteFile(root *os.Root, name string, content []byte) error {
 	part := name + Unfinished
 	err := root.WriteFile(part, content, 0o600)

@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// These limits keep a record far below the size limit of a datagram, and let its names fit into
-// labels, file names and URLs. They match the limits of Kubernetes' names.
+// Limits of a record. They keep a record far below the largest datagram, and let its names fit into
+// labels, file names and URLs. The limits of names are those of Kubernetes.
 const (
 	MaxSize      = 64 << 10
 	MaxMessage   = 2 << 10
@@ -34,7 +34,7 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + Ellipsis
 }
 
-// fit shortens texts and removes invalid names, so that the agent accepts the record.
+// fit returns the record with shortened texts, and without invalid names, so that the agent accepts it.
 func (r Record) fit() Record {
 	r.Message = Cut(r.Message, MaxMessage)
 	r.Warnings, r.Notes = fitAll(r.Warnings), fitAll(r.Notes)
@@ -50,7 +50,7 @@ func (r Record) fit() Record {
 	return r
 }
 
-// fitAll returns the first texts, each shortened to its limit.
+// fitAll returns the first MaxWarnings texts, each shortened to MaxWarning bytes.
 func fitAll(texts []string) (fitting []string) {
 	for _, text := range texts[:min(len(texts), MaxWarnings)] {
 		fitting = append(fitting, Cut(text, MaxWarning))
@@ -58,7 +58,7 @@ func fitAll(texts []string) (fitting []string) {
 	return fitting
 }
 
-// CheckPod returns an error if a field of the PodRef can't be a name or UID of Kubernetes.
+// CheckPod returns an error if a field of the PodRef can't be a name or a UID in Kubernetes.
 func CheckPod(p capture.PodRef) error {
 	return cmp.Or(
 		CheckName("pod.namespace", p.Namespace, MaxNamespace),
@@ -67,8 +67,8 @@ func CheckPod(p capture.PodRef) error {
 	)
 }
 
-// CheckName refuses a text that is longer than most, or that contains other characters than the
-// names and ids of Kubernetes and runtimes. It allows an empty text.
+// CheckName returns an error if a text is longer than most, or contains a character that no name or id
+// of Kubernetes and of runtimes contains. An empty text is correct.
 func CheckName(field, text string, most int) error {
 	if len(text) <= most && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return nil

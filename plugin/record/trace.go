@@ -4,7 +4,7 @@ package record
 
 import "strings"
 
-// TraceOf returns the trace's id in a traceparent, "" for a value that is not valid.
+// TraceOf returns the trace's id in a traceparent, or "" if the traceparent is not valid.
 // https://www.w3.org/TR/trace-context/#traceparent-header-field-values
 func TraceOf(parent string) string {
 	fields := strings.Split(parent, "-") // later versions may append fields

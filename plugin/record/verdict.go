@@ -2,7 +2,8 @@
 
 package record
 
-// Verdict is the result for the pod. Package telemetry defines the guard's verdicts.
+// Verdict is the result of an ADD, or of the guard's examination, for the pod. Package telemetry
+// defines the guard's verdicts.
 type Verdict string
 
 const (

@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Untrusted is the error for a path outside the allowed directories. It is also the error for a
-// file in these directories that users other than root can write, or that is not valid.
+// Untrusted is the error for a path outside the allowed directories, and for a file in these
+// directories that users other than root can write or that is not valid.
 type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
@@ -27,8 +27,8 @@ func (u Untrusted) Error() string { return string(u) }
 // Untrustedf returns an Untrusted error.
 func Untrustedf(format string, args ...any) error { return Untrusted(fmt.Sprintf(format, args...)) }
 
-// CheckPaths checks that the paths in a configuration are in allowed directories, and does not
-// open them. Errors: Untrusted.
+// CheckPaths returns an error if a path in a configuration is not in an allowed directory. It does not
+// open the paths. Errors: Untrusted.
 func CheckPaths(conf config.NetConf) error {
 	err := CheckPath("kubeconfig", conf.Kubeconfig)
 	if conf.AgentSocket != "" {
@@ -37,7 +37,7 @@ func CheckPaths(conf config.NetConf) error {
 	return err
 }
 
-// CheckPath returns an error if a configured file is not in an allowed directory. See
+// CheckPath returns an error if the directory of a configured file is not allowed. See
 // config.Directories.
 func CheckPath(key, path string) error {
 	directory := filepath.Dir(path)
@@ -56,7 +56,8 @@ func CheckPath(key, path string) error {
 	return nil
 }
 
-// listedDirectories reads config.DirectoriesFile, which is optional, next to this executable.
+// listedDirectories reads config.DirectoriesFile next to this executable. If there is no such file, it
+// returns no directories.
 func listedDirectories() (list string, directories []string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -81,7 +82,7 @@ func listedDirectories() (list string, directories []string, err error) {
 	return list, directories, nil
 }
 
-// OpenDirectory opens a directory that only root can write to.
+// OpenDirectory opens a directory, and returns an error if users other than root can write to it.
 func OpenDirectory(directory string) (*os.Root, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -97,11 +98,11 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	return root, nil
 }
 
-// maxFile is the size limit of kubeconfigs, tokens and CA bundles.
+// maxFile limits the size in bytes of kubeconfigs, tokens and CA bundles.
 const maxFile = 1 << 20
 
-// Read reads a regular file to which only root can write. Symbolic links may not lead out of
-// root.
+// Read reads a regular file, and returns an error if users other than root can write to it. Symbolic
+// links may not lead out of root. Errors: fs.ErrNotExist; Untrusted.
 func Read(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
 	file, err := openWithin(root, name)
@@ -152,8 +153,8 @@ func openWithin(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(within, flags, 0)
 }
 
-// CheckOwner refuses a file that does not belong to this process's user, which is root, and a
-// file that grants other users a permission of the mask.
+// CheckOwner returns an error if a file does not belong to this process's user, which is root, or
+// grants other users a permission in mask.
 func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch granted := info.Mode().Perm() & mask; {

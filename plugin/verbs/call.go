@@ -20,8 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Run executes one CNI command, and returns the exit status. It reads all other arguments from the
-// environment and stdin.
+// Run executes one CNI command, and returns the process's exit status. It reads the command's other
+// arguments from the environment and stdin.
 func Run(command string, stdout, stderr io.Writer) int {
 	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
 }
@@ -43,7 +43,8 @@ func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	return 0
 }
 
-// protect converts a panic to an error.
+// protect returns the result of call. If call panics, it writes the stack to stderr, and returns an
+// error.
 func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -54,8 +55,8 @@ func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err 
 	return call()
 }
 
-// call calls the verb's function. It does not call skel for DEL, because skel returns errors for
-// invalid input, and a failing DEL blocks the pod's deletion.
+// call calls the function of the verb command. It handles DEL without skel, because skel returns errors
+// for invalid input, and a failing DEL blocks the pod's deletion.
 func call(command string, stderr io.Writer) ([]byte, error) {
 	switch command {
 	case "DEL":
@@ -68,8 +69,8 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 		return versions()
 	}
 	var output []byte
-	// On success, skel returns a nil pointer of type *types.Error. This if statement returns it as a
-	// nil error.
+	// On success, skel returns a nil pointer of type *types.Error, which would be a non-nil error. This
+	// if statement makes it a nil error.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
 		Add:    func(args *skel.CmdArgs) (err error) { output, err = add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },
@@ -81,7 +82,7 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 	return output, nil
 }
 
-// supported returns the versions of the CNI specification that have chaining.
+// supported returns the versions of the CNI specification in which a runtime chains plugins.
 func supported() version.PluginInfo { return version.VersionsStartingFrom("0.3.0") }
 
 func versions() ([]byte, error) {

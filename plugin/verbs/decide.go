@@ -21,8 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// annotationConfigSource is an annotation that the kubelet sets on every pod that it runs. If it is
-// present, the runtime passed all annotations of the pod.
+// annotationConfigSource is an annotation that the kubelet sets on every pod that it runs. Its presence
+// shows that the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
 // request is one ADD or CHECK.
@@ -37,7 +37,7 @@ type request struct {
 }
 
 // newRequest reads the request's input. If it returns an error, the request contains the parts that
-// could be read, for the record.
+// could be read, for the record of the failure.
 func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
@@ -56,15 +56,16 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	return r, nil
 }
 
-// passReason returns why the pod is not captured, or "" if a lookup must decide. It needs no
-// credentials and no valid configuration, because a fault of ours must not fail pods outside the mesh.
+// passReason returns the reason for which the pod is certainly not captured, or "" if a lookup must
+// decide. It needs no credentials and no valid configuration, because a fault of capture-cni must not
+// fail pods outside the mesh.
 func (r request) passReason() capture.Reason {
 	if r.pod.Name == "" {
 		return capture.ReasonNotKubernetes
 	}
 	annotations, known := r.input.PodAnnotations()
 	source := annotations[annotationConfigSource]
-	// If the kubelet's own annotation is missing, others may be missing, too.
+	// If the kubelet's own annotation is missing, the runtime may have omitted other annotations, too.
 	known = known && source != ""
 	meshed := known && capture.Meshed(annotations, r.input.Meshes())
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
@@ -85,14 +86,14 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked returns the result of by for the annotations that the runtime passes, and for the meshes
+// isMarked returns the result of by for the annotations that the runtime passed, and for the meshes
 // whose pods are captured.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
 	return by(annotations, r.input.Meshes())
 }
 
-// isFenced reports whether the annotations that the runtime passes ask for a fence.
+// isFenced reports whether the annotations that the runtime passed request a fence.
 func (r request) isFenced() bool {
 	annotations, _ := r.input.PodAnnotations()
 	return capture.Fenced(annotations)
@@ -105,7 +106,7 @@ type plan struct {
 	netns            *podnet.Namespace // the caller closes it
 }
 
-// decide returns the pod's plan, or nil for a pod that is not captured.
+// decide returns the plan for the pod, or nil if the pod is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
 	case reason == capture.ReasonStaticPod && r.isMarked(capture.MarkedByAuthor):
@@ -175,8 +176,8 @@ func (r request) complete(netns *podnet.Namespace, decision capture.Decision) (c
 	return decision, err
 }
 
-// lookupFrom returns a lookup that uses the agent's socket, if there is one, and then
-// capture-cni-lookup.
+// lookupFrom returns a lookup that asks the agent, if the configuration names its socket, and otherwise
+// or after a failure executes capture-cni-lookup.
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// CNI reserves the codes below 100.
+// Codes of errors that the CNI specification does not define. CNI reserves the codes below 100.
 const (
 	codeBadAnnotation uint = 100
 	codeRefused       uint = 101
@@ -29,7 +29,8 @@ type failure struct {
 	reason capture.Reason
 }
 
-// classify returns the code and reason of an error. No other function assigns them.
+// classify returns the CNI code and the reason of an error. No other function assigns codes and reasons
+// to errors of other packages.
 func classify(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f
@@ -49,7 +50,7 @@ func classify(err error) failure {
 	return failure{err, types.ErrInternal, capture.ReasonKernel}
 }
 
-// cniError returns the error that the runtime reads. It keeps the code of skel's own errors.
+// cniError returns the error that the runtime reads. An error of skel keeps its own code.
 func cniError(err error) *types.Error {
 	if own, ok := errors.AsType[*types.Error](err); ok {
 		return own
@@ -58,7 +59,8 @@ func cniError(err error) *types.Error {
 	return types.NewError(f.code, f.message(), "")
 }
 
-// withCode converts err to a CNI error. skel would otherwise use code 999.
+// withCode returns a CNI error with err's code, or nil if err is nil. Without it, skel would use the
+// code 999.
 func withCode(err error) error {
 	if err == nil {
 		return nil
@@ -66,8 +68,8 @@ func withCode(err error) error {
 	return cniError(err)
 }
 
-// maxMessage limits the message that the runtime logs and the kubelet writes into an Event, because the
-// message can contain a server's response.
+// maxMessage limits the bytes of the message that the runtime logs and the kubelet writes into an
+// Event, because the message can contain a server's response.
 const maxMessage = 16 << 10
 
 func (f failure) message() string {

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// recorder fills in the record of one call during the call.
+// recorder collects the record of one call while the call runs.
 type recorder struct {
 	record.Record
 	lapBegan time.Time
@@ -34,15 +34,15 @@ func (r *recorder) passed(reason capture.Reason, message string) {
 	r.Verdict, r.Reason, r.Message = record.Passed, reason, message
 }
 
-// failed replaces the verdict with that of a failure.
+// failed replaces the record's verdict by that of a failure with this error.
 func (r *recorder) failed(err error) {
 	f := classify(err)
 	r.Verdict, r.Reason, r.Code, r.Message = record.Failed, f.reason, f.code, f.message()
 }
 
 // send sends the record to the agent. If no agent receives the record of a failure, send writes it to
-// the spool. send ignores a socket outside the allowed directories, which a namespace's user can name
-// with Multus.
+// the spool. It sends nothing to a socket outside the allowed directories, which a user of a namespace
+// can name with Multus, and nothing for the agent's own test call.
 func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)

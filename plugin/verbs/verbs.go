@@ -22,10 +22,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Deadlines of a whole call. ADD's is longer than the longest lookupTimeout, and shorter than the
-// runtime's, whose error would not name the cause. CHECK sends only one lookup, which takes seconds.
-// The rest of its time is for a slow comparison on a busy node, because CRI-O releases the addresses of
-// pods whose CHECK fails.
+// Deadlines of a whole call. ADD's exceeds the longest lookupTimeout, but is shorter than the runtime's
+// own, whose error would not name the cause. CHECK sends only one lookup, which takes seconds; the rest
+// of its time is for a slow comparison on a busy node, because CRI-O releases the addresses of pods
+// whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
@@ -67,8 +67,8 @@ func (r request) capturePod() ([]byte, error) {
 	return result(r.input)
 }
 
-// apply applies the plan's rules in the pod's network namespace. If the rules should refuse IPv6, but
-// the kernel lacks the tables for it, apply lets IPv6 pass, with a warning.
+// apply applies the plan's rules in the pod's network namespace, and returns the applied rules. If the
+// rules should refuse IPv6, but the kernel lacks what that needs, apply lets IPv6 pass, with a warning.
 func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
 	rules := p.Rules.WithStamp()
 	err := p.netns.Apply(ctx, rules, p.backend)
@@ -81,7 +81,8 @@ func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
 	return rules, err
 }
 
-// result returns the bytes of prevResult, or an empty result for the first plugin of a chain.
+// result returns the bytes of prevResult or, if no plugin precedes this one in the list, an empty
+// result.
 func result(in config.Input) ([]byte, error) {
 	if previous := in.PrevResult(); previous != nil {
 		return append(previous, '\n'), nil
@@ -95,8 +96,8 @@ func result(in config.Input) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// del removes our rules if the namespace still exists. It returns no error: a failing
-// DEL blocks the pod's deletion, and the rules end with the namespace anyway.
+// del removes our rules if the namespace still exists. It returns no error, because a failing DEL
+// blocks the pod's deletion, and the rules end with the namespace anyway. It logs failures.
 func del(netns string, log *slog.Logger) {
 	if netns == "" {
 		return
@@ -114,8 +115,8 @@ func del(netns string, log *slog.Logger) {
 	}
 }
 
-// status reports, in mode strict, why meshed pods could not start. It examines this
-// node and sends no request to the API server.
+// status returns, in mode strict, an error that says why meshed pods could not start. Otherwise it
+// returns nil. It examines only this node, and sends no request to the API server.
 func status(args *skel.CmdArgs) error {
 	in, err := config.Read(args.StdinData)
 	if err != nil {

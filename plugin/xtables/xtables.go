@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package xtables reads the tables of iptables-legacy from the kernel. It executes no program, because
-// the programs of iptables create a table when they list it.
+// Package xtables reads the tables of iptables-legacy from the kernel. It does not execute the programs
+// of iptables, because they create a missing table when they list it.
 package xtables
 
 import (
@@ -28,7 +28,7 @@ type Table struct {
 // Tables holds the names of each table's chains.
 type Tables map[Table][]string
 
-// family says where the kernel keeps one family's tables, and in which form.
+// family describes where the kernel keeps the tables of one IP family, and in which form.
 type family struct {
 	tables        string // file that lists the existing tables
 	domain, level int
@@ -40,7 +40,7 @@ var families = map[capture.Family]family{
 	capture.IPv6: {"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 136},
 }
 
-// Names returns the tables that exist, first those of IPv4.
+// Names returns the existing tables, first those of IPv4.
 func Names() (names []Table) {
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
 		list, _ := os.ReadFile(families[family].tables) // a kernel or a namespace without tables can lack the file
@@ -51,7 +51,8 @@ func Names() (names []Table) {
 	return names
 }
 
-// List returns the tables that exist, with the chains that are not built in. Errors: TooLarge, ErrChanging.
+// List returns the existing tables, with their chains except the built-in ones. Errors: TooLarge,
+// ErrChanging.
 func List() (Tables, error) {
 	list, left := Tables{}, MaxEntries
 	for _, table := range Names() {
@@ -68,12 +69,12 @@ func List() (Tables, error) {
 // Entries reads the table's rules. Errors: TooLarge, ErrChanging.
 func (t Table) Entries() ([]byte, error) { return t.entries(MaxEntries) }
 
-// readAttempts is how often a table is read that changes meanwhile.
+// readAttempts limits the attempts to read a table that changes meanwhile.
 const readAttempts = 5
 
 func (t Table) entries(limit int) (entries []byte, err error) {
 	for range readAttempts {
-		// The size of the table changed between the two calls of the kernel.
+		// The size of the table changed between the two calls of the kernel, so read it again.
 		if entries, err = families[t.Family].entries(t.Name, limit); !errors.Is(err, unix.EAGAIN) {
 			break
 		}
@@ -85,9 +86,9 @@ func (t Table) entries(limit int) (entries []byte, err error) {
 	return entries, nil
 }
 
-// FindTarget returns the first target in the table's rules for which wanted returns true, or "". The
-// target of a plain verdict or a jump is "", and the target of a chain's first entry is ERROR. Errors:
-// TooLarge.
+// FindTarget returns the first target in the table's rules for which wanted returns true, or "". A
+// verdict or a jump has the target "", and the first entry of a chain has the target ERROR. Errors:
+// TooLarge, ErrChanging.
 func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	entries, err := t.Entries()
 	if err != nil {
@@ -101,8 +102,8 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// MaxEntries limits the bytes of all rules in one table, for the reason that nfnetlink's limits give.
-// One of our rules takes less than 300 bytes.
+// MaxEntries limits the bytes of all rules in one table, because a pod with NET_ADMIN can fill its
+// tables. One of our rules takes less than 300 bytes.
 const MaxEntries = 400 * capture.MaxExpanded
 
 // Socket options from include/uapi/linux/netfilter_ipv4/ip_tables.h. IPv6 has the same numbers.
@@ -123,10 +124,11 @@ type tableInfo struct {
 // aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules in the kernel's format. The table must exist, because reading it would
-// create it. Errors: TooLarge, before it has read more than limit bytes.
+// entries reads a table's rules in the kernel's format. The caller checks that the table exists,
+// because reading a missing table would create it. If the table has more than limit bytes, entries
+// returns TooLarge without reading them. Errors: TooLarge, ErrChanging.
 func (f family) entries(table string, limit int) ([]byte, error) {
-	// iptables uses a raw socket, which would need CAP_NET_RAW.
+	// This code uses a datagram socket, because a raw socket, which iptables uses, needs CAP_NET_RAW.
 	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -149,9 +151,8 @@ func (f family) entries(table string, limit int) ([]byte, error) {
 	return buffer[entriesHeader:], nil
 }
 
-// These are offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16
-// next_offset. At target_offset is struct xt_error_target: u16 size, char[29] name, u8 revision, and
-// the chain's name.
+// Offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16 next_offset. At
+// target_offset is struct xt_error_target: u16 size, char[29] name, u8 revision, and the chain's name.
 const (
 	targetOffset = 4
 	nextOffset   = 6
@@ -160,9 +161,9 @@ const (
 	nameMax      = 30
 )
 
-// chains returns the names of the chains that are not built in. The kernel keeps a chain's name in an
-// entry with the target ERROR before the chain's rules. The table's last entry also has the target
-// ERROR, but is no chain.
+// chains returns the names of the chains, except the built-in ones. The kernel keeps a chain's name in
+// an entry with the target ERROR before the chain's rules. The table's last entry also has the target
+// ERROR, but begins no chain.
 func (f family) chains(entries []byte) []string {
 	var names []string
 	for target, chain := range f.targets(entries) {
