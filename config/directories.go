@@ -21,20 +21,20 @@ const (
 	KubeconfigName  = "kubeconfig"
 	AgentSocketName = "agent.sock"
 
-	// SocketsName is a directory next to the agent's socket, for containers that need no other
-	// file of the agent. It contains only sockets.
+	// SocketsName is the name of a directory next to the agent's socket. It contains only sockets, so
+	// containers that need no other file of the agent mount only this directory.
 	SocketsName    = "sockets"
 	podsSocketName = "pods.sock"
 
-	// LookupProgram reads a pod from the API server. It is next to the plugin's
-	// executable.
+	// LookupProgram is the name of the program that reads a pod from the API server. It is in the
+	// directory of the plugin's executable.
 	LookupProgram = "capture-cni-lookup"
 
-	// DirectoriesFile lists more allowed directories. It is next to the plugin's
-	// executable and owned by root.
+	// DirectoriesFile is the name of a file that lists more allowed directories. It is in the directory
+	// of the plugin's executable, and owned by root.
 	DirectoriesFile = "capture-cni.dirs"
-	// DirectoryVariable is an environment variable that allows one more
-	// directory, for calls by hand.
+	// DirectoryVariable is the name of an environment variable that allows one more directory, for
+	// manual calls of the plugin.
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
 
@@ -48,13 +48,15 @@ func GuardSocket(agentSocket string) string {
 	return filepath.Join(filepath.Dir(agentSocket), SocketsName, AgentSocketName)
 }
 
-// Directories returns the directories from which the plugin always may read credentials.
+// Directories returns the directories from which the plugin may read credentials without further
+// configuration.
 func Directories() []string { return []string{StateDirectory, RunDirectory} }
 
 const maxDirectories = 64 // in a DirectoriesFile
 
-// ParseDirectories reads the content of a DirectoriesFile: one absolute path per
-// line. Empty lines and lines that begin with # are skipped.
+// ParseDirectories reads the content of a DirectoriesFile, which has one absolute path on each line. It
+// ignores empty lines and lines that begin with #. It returns an error for any other line, and for more
+// than maxDirectories paths.
 func ParseDirectories(content []byte) ([]string, error) {
 	var directories []string
 	for line := range strings.Lines(string(content)) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ParsePort reads a decimal port number from 0 to 65535. A leading zero is an error, because
-// other programs that read the same annotation parse such a number as octal.
+// ParsePort parses a decimal port number from 0 to 65535. It returns an error for a leading zero,
+// because other programs that read the same annotation parse such a number as octal.
 func ParsePort(s string) (uint16, error) {
 	const want = "expected a decimal port number from 0 to 65535"
 	switch {
@@ -29,7 +29,8 @@ func ParsePort(s string) (uint16, error) {
 	return uint16(port), nil
 }
 
-// ParsePrefix reads an IPv4 or IPv6 range in CIDR form, and clears the host bits.
+// ParsePrefix parses an IPv4 or IPv6 range in CIDR form, and clears the bits after the prefix. It
+// returns an error for a single address and for an IPv4-mapped range.
 func ParsePrefix(s string) (netip.Prefix, error) {
 	const want = "expected a range such as 10.0.0.0/8 or 2001:db8::/32"
 	switch {
@@ -52,8 +53,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// ParseInterface accepts the interface names that Istio accepts. The kernel allows more names,
-// such as those that iptables reads as an option or a wildcard.
+// ParseInterface checks that a text is an interface name that Istio accepts, and returns it. The kernel
+// accepts more names, such as names that iptables would read as an option or a wildcard.
 func ParseInterface(s string) (string, error) {
 	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
 	if s == "" {

@@ -12,18 +12,17 @@ import (
 	"strings"
 )
 
-// capabilityPodAnnotations is the CNI capability under which a runtime passes
-// the pod's annotations in runtimeConfig.
+// capabilityPodAnnotations is the CNI capability with which an entry requests the pod's annotations.
+// The runtime passes them under this key of runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. Its methods read leniently: they treat a value of
-// the wrong type as absent, because a fault in our entry must not fail pods outside the mesh.
-// Only NetConf reads strictly.
+// Input is the network configuration on stdin. All methods except NetConf read leniently: they treat a
+// value of the wrong type as absent, because a fault in our entry must not fail pods outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }
 
-// Read decodes stdin. It fails if stdin is not a JSON object.
+// Read decodes stdin. It returns an error if stdin is not a JSON object.
 func Read(stdin []byte) (Input, error) {
 	var in Input
 	if err := json.Unmarshal(stdin, &in.fields); err != nil {
@@ -41,8 +40,8 @@ func (in Input) CNIVersion() string {
 	return version
 }
 
-// PrevResult returns the bytes of the previous plugin's result, or nil for the first plugin of a
-// chain.
+// PrevResult returns the bytes of the previous plugin's result, or nil if no plugin precedes this one
+// in the list.
 func (in Input) PrevResult() []byte {
 	raw := in.fields["prevResult"]
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
@@ -64,8 +63,8 @@ func (in Input) ExcludesNamespace(namespace string) bool {
 	return matchesNamespace(excluded, namespace)
 }
 
-// matchesNamespace reports whether the list contains the namespace's name, or one of its prefixes
-// followed by *. An empty prefix, which the strict reader refuses, matches nothing.
+// matchesNamespace reports whether the list contains the namespace's name, or a prefix of it that *
+// follows. It ignores an empty prefix, which the strict reader refuses.
 func matchesNamespace(excluded []string, namespace string) bool {
 	return slices.ContainsFunc(excluded, func(name string) bool {
 		prefix, isPrefix := strings.CutSuffix(name, "*")
@@ -73,8 +72,9 @@ func matchesNamespace(excluded []string, namespace string) bool {
 	})
 }
 
-// Meshes returns the configured meshes, or the default. If the list is invalid, Meshes returns
-// all known meshes. NetConf then refuses the list, which fails the pods of each mesh.
+// Meshes returns the configured meshes, or the default if the key is absent. If the list is invalid, it
+// returns all known meshes, because NetConf refuses such a list, and then the pods of all meshes must
+// fail.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {
@@ -86,7 +86,7 @@ func (in Input) Meshes() []MeshName {
 	return Meshes()
 }
 
-// AgentSocket returns the configured socket, or the default.
+// AgentSocket returns the configured socket, or the default if the key is absent or invalid.
 func (in Input) AgentSocket() string {
 	if socket, err := agentSocket(in.fields["agentSocket"]); err == nil {
 		return socket
@@ -94,7 +94,7 @@ func (in Input) AgentSocket() string {
 	return Default().AgentSocket
 }
 
-// LogLevel returns the configured level, or the default.
+// LogLevel returns the configured level, or the default if the key is absent or invalid.
 func (in Input) LogLevel() slog.Level {
 	if level, err := logLevel(in.fields["logLevel"]); err == nil {
 		return level

@@ -19,8 +19,8 @@ func (k Key) Accepts(value json.RawMessage) bool {
 	return k.set != nil && k.set(value) == nil
 }
 
-// Keys returns the keys of our entry in a conflist, in the order of the reference's table.
-// Reading a key sets a field of c.
+// Keys returns the keys of our entry in a conflist, in the order of the reference's table. A Key that
+// parses a value sets the corresponding field of c.
 func Keys(c *NetConf) []Key {
 	return []Key{
 		{

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// These limits shorten values in messages, because a pod's author or, with Multus, a namespace's
-// user wrote them.
+// These limits shorten values in messages, because the author of a pod or, with Multus, a user of a
+// namespace wrote the values.
 const (
 	maxNamed = 5   // faults or warnings of one kind; a message counts the rest
 	maxShown = 128 // bytes of a value in a message
 )
 
-// Shortened returns a value, cut to at most maxShown bytes.
+// Shortened returns a value unchanged, or its first maxShown bytes with an ellipsis.
 func Shortened(value string) string {
 	if len(value) <= maxShown {
 		return value
@@ -26,8 +26,8 @@ func Shortened(value string) string {
 // Quoted returns the shortened value in quotes, with control characters escaped.
 func Quoted(value string) string { return strconv.Quote(Shortened(value)) }
 
-// Few returns the first lines and, in place of the rest, one line with their number, such as "5
-// more elements are faulty". The argument what is "elements are faulty" in this example.
+// Few returns the first maxNamed lines and, instead of the others, one line with their number, such as
+// "5 more elements are faulty". In this example, what is "elements are faulty".
 func Few(lines []string, what string) []string {
 	if len(lines) <= maxNamed {
 		return lines

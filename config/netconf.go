@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the keys of our entry in a conflist. For pods outside the mesh it reads
-// leniently. For meshed pods it reads strictly, and reports all faults at once. It is pure.
+// Package config reads the keys of our entry in a conflist: leniently for pods outside the mesh, and
+// strictly for meshed pods, with all faults at once. It reads no file.
 package config
 
 import (
@@ -31,12 +31,12 @@ func (c NetConf) ExcludesNamespace(namespace string) bool {
 	return matchesNamespace(c.ExcludeNamespaces, namespace)
 }
 
-// StatusMode decides what CNI STATUS reports.
+// StatusMode decides when the CNI verb STATUS reports an error.
 type StatusMode string
 
 const (
-	// StatusLenient always reports success, because a failing STATUS makes the whole node
-	// NotReady, even for pods outside the mesh.
+	// StatusLenient never reports an error, because a failing STATUS makes the whole node NotReady,
+	// even for pods outside the mesh.
 	StatusLenient StatusMode = "lenient"
 	// StatusStrict reports an error while meshed pods can't start.
 	StatusStrict StatusMode = "strict"
@@ -60,8 +60,8 @@ type Faults []string
 
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// NetConf reads our keys strictly, and returns a warning for each unknown key. The error is of
-// type Faults. Each fault names the key, the value and the expected form.
+// NetConf reads our keys strictly, and returns a warning for each unknown key. The error is of type
+// Faults, and each fault names the key, the value and the expected form.
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults
@@ -79,7 +79,8 @@ func (in Input) NetConf() (NetConf, []string, error) {
 	return conf, warnings, nil
 }
 
-// decode sets the documented keys that are present and returns the other keys.
+// decode sets the documented keys that are present, adds faults for invalid values, and returns the
+// other keys.
 func decode(fields map[string]json.RawMessage, keys []Key, path string, faults *Faults) (unknown []string) {
 	rest := maps.Clone(fields)
 	for _, key := range keys {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Opening is an exception from a pod's fence. It permits packets of Protocol between the pod and
-// Range, to the ports from First to Last, and the answers to these packets.
+// Opening is an exception from a pod's fence. It permits packets of Protocol between the pod and Range
+// to the ports from First to Last of the receiver, and answers to these packets.
 type Opening struct {
 	Inbound     bool   // Range sends to the pod's ports; if false, the pod sends to Range's ports
 	Protocol    string // tcp or udp
@@ -47,7 +47,8 @@ func (o Opening) String() string {
 	return fmt.Sprintf("%s:%s:%s@%s", direction, o.Protocol, ports, o.Range)
 }
 
-// Permits reports whether the operator's limit permits an exception. A nil limit permits all.
+// Permits reports whether the operator's limit permits an exception, because one of its elements
+// contains the exception. A nil limit permits all.
 func Permits(limit []Opening, o Opening) bool {
 	return limit == nil || slices.ContainsFunc(limit, func(l Opening) bool {
 		return l.Inbound == o.Inbound && l.Protocol == o.Protocol && l.First <= o.First && o.Last <= l.Last &&
@@ -55,8 +56,9 @@ func Permits(limit []Opening, o Opening) bool {
 	})
 }
 
-// openings reads the list of fenceLimit. It returns nil if an element permits every exception,
-// and an empty list, not nil, for a list without elements.
+// openings parses the list of fenceLimit. It returns nil if one of the elements is "*", which permits
+// every exception. For a list without elements, which permits none, it returns an empty list that is
+// not nil.
 func openings(raw json.RawMessage) ([]Opening, error) {
 	every := false
 	list, err := each(func(raw json.RawMessage) (Opening, error) {
@@ -72,7 +74,7 @@ func openings(raw json.RawMessage) ([]Opening, error) {
 	return append([]Opening{}, list...), err
 }
 
-// ParsePortRange parses one port, or two ports with a dash between them, the lower port first.
+// ParsePortRange parses one port, or the first and the last port of a range with a dash between them.
 func ParsePortRange(text string) (first, last uint16, err error) {
 	low, high, isRange := strings.Cut(text, "-")
 	if first, err = ParsePort(low); err != nil {

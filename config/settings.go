@@ -4,7 +4,8 @@ package config
 
 import "net/netip"
 
-// Backend names the way to write a Ruleset to the kernel. All backends write the same rules.
+// Backend names a way to write a Ruleset to the kernel. All backends write rules that make the same
+// decisions.
 type Backend string
 
 const (
@@ -24,18 +25,19 @@ const (
 	IPv6Never  IPv6Policy = "never"
 )
 
-// SharedUIDPolicy decides whether ADD refuses a pod if a container other than the proxy runs with
-// the proxy's uid or gid, or can take it. The traffic of such a container escapes capture.
+// SharedUIDPolicy decides what ADD does with a pod in which another container runs with the proxy's uid
+// or gid, or can take it. The traffic of such a container escapes capture.
 type SharedUIDPolicy string
 
 const (
-	// SharedUIDWarn refuses the pod if its pod-level security context sets the
-	// shared id, and warns if the containers' own security contexts do.
+	// SharedUIDWarn only warns. But it refuses the pod, too, if the shared id comes from the pod's own
+	// security context and not from the containers'.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
 
-// MeshName names the mesh whose annotations a pod has, and so decides how to read them.
+// MeshName names a mesh. The mesh to which a pod belongs decides which of its annotations are read, and
+// how.
 type MeshName string
 
 const (
@@ -55,20 +57,20 @@ type Settings struct {
 	Mesh           Mesh
 	IPv6           IPv6Policy
 	SharedProxyUID SharedUIDPolicy
-	// Names of runtime classes, which take precedence over the built-in names.
+	// Further names of runtime classes, which take precedence over the built-in names.
 	SandboxedRuntimeClasses, SharedKernelRuntimeClasses []string
 
-	// FenceLimit holds the widest exceptions that a pod's fence may have. If it is nil, a fence
-	// may have any exception.
+	// FenceLimit contains the widest exceptions that a pod's fence may have. If it is nil, every
+	// exception is permitted.
 	FenceLimit []Opening
 }
 
-// Mesh holds the settings of Istio's mesh, and some that apply to every mesh.
+// Mesh contains the settings for pods of Istio. Some of them apply to every mesh.
 type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
 
-	// These two apply to every mesh, and are merged with the exclusions in each pod's
+	// These two settings apply to every mesh. They are added to the exclusions in each pod's
 	// annotations.
 	ExcludeOutboundIPRanges []netip.Prefix
 	ExcludeOutboundPorts    []uint16
@@ -79,7 +81,7 @@ type Mesh struct {
 	LoopbackCIDR               netip.Prefix
 }
 
-// DefaultSettings returns Istio's defaults.
+// DefaultSettings returns the defaults, which are those of Istio.
 func DefaultSettings() Settings {
 	return Settings{
 		Meshes:         []MeshName{Istio, OwnKeys},

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Each function below parses a key's JSON value. Its error states only the expected form, because
+// Each function below parses the JSON value of a key. Its error states only the expected form, because
 // the caller adds the key and the value.
 
-// into returns a key's set function, which reads the JSON value into a field.
+// into returns the function set of a Key, which parses the JSON value and stores the result in a field.
 func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		value, err := read(raw)
@@ -29,7 +29,7 @@ func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawM
 	}
 }
 
-// typed reads a JSON value of type T. It returns an error for null.
+// typed decodes a JSON value of type T. It returns an error for null and for another type.
 func typed[T any](raw json.RawMessage, want string) (T, error) {
 	var value T
 	if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &value) != nil {
@@ -60,7 +60,8 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 	}
 }
 
-// valid returns a function that reads a value, and refuses a value for which ok returns false.
+// valid returns a function that decodes a value, and returns an error if ok returns false for the
+// value.
 func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error) {
 	return func(raw json.RawMessage) (T, error) {
 		value, err := typed[T](raw, want)
@@ -77,16 +78,16 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 	}
 }
 
-// fileNamed reads the path of a file whose name is fixed. The plugin checks later whether the
-// directory is allowed.
+// fileNamed returns a function that reads the absolute path of a file with this name. The plugin checks
+// later whether the file's directory is allowed.
 func fileNamed(name string) func(json.RawMessage) (string, error) {
 	return valid("an absolute path that ends in /"+name, func(path string) bool {
 		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name
 	})
 }
 
-// meshNames reads the names of the meshes whose pods are captured. It refuses an empty list,
-// which would capture no pod.
+// meshNames reads the names of the meshes whose pods are captured. It returns an error for an empty
+// list, with which no pod would be captured.
 func meshNames(raw json.RawMessage) ([]MeshName, error) {
 	names, err := each(oneOf(Meshes()...))(raw)
 	if err == nil && len(names) == 0 {
@@ -113,13 +114,14 @@ func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 }
 
 var (
-	// namespaceOrPrefix refuses an empty prefix, because it would exclude every pod.
+	// namespaceOrPrefix reads a namespace, or a prefix with a trailing *. It refuses an empty prefix,
+	// because that would exclude every pod.
 	namespaceOrPrefix = valid("a namespace, or a prefix such as openshift-* with * only at its end", func(text string) bool {
 		prefix := strings.TrimSuffix(text, "*")
 		return prefix != "" && strings.TrimSpace(prefix) == prefix && !strings.Contains(prefix, "*")
 	})
 
-	// className reads the name of a runtime class, or a prefix of names with a trailing *.
+	// className reads the name of a runtime class, or a prefix with a trailing *.
 	className = valid("a name, with * only at its end", func(text string) bool {
 		return text != "" && strings.TrimSpace(text) == text && !strings.Contains(strings.TrimSuffix(text, "*"), "*")
 	})
@@ -127,8 +129,8 @@ var (
 	port    = valid("a port number from 1 to 65535", func(port uint16) bool { return port != 0 })
 	groupID = valid("a numeric id from 0 to 4294967295", func(uint32) bool { return true })
 
-	// id reads the proxy's uid or gid. It refuses 0, because then all traffic of root's processes
-	// would escape capture.
+	// id reads a uid or gid of the proxy. It refuses 0, because then the traffic of all processes of
+	// root would escape capture.
 	id = valid("a numeric id from 1 to 4294967295", func(id uint32) bool { return id != 0 })
 )
 

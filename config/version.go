@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Version returns a program's version and commit as the Go command recorded them: a tag followed
-// by the commit, or a pseudo-version. If the sources were built without git, it returns the
-// Makefile's tag.
+// Version returns a program's version and commit, as the Go command recorded them. The version is a tag
+// or a pseudo-version or, if the Go command knew none, the Makefile's tag.
 func Version(info *debug.BuildInfo) string {
 	version := info.Main.Version
 	for _, setting := range info.Settings {

@@ -41,7 +41,8 @@ func Directory(directory, below string) (Files, error) {
 	return files, err
 }
 
-// add adds the files to an archive, sorted by name.
+// add writes the files to an archive, sorted by name. begin begins a file in the archive, and returns
+// the writer for its content.
 func (f Files) add(begin func(name string, file File) (io.Writer, error)) error {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		w, err := begin(name, f[name])
@@ -55,8 +56,8 @@ func (f Files) add(begin func(name string, file File) (io.Writer, error)) error 
 	return nil
 }
 
-// withDirectories returns the files and their directories, whose names end with a slash. If an archive
-// has no entries for directories, the runtime chooses their modes.
+// withDirectories returns the files, and entries for their directories, whose names end with a slash.
+// Without such entries, the program that extracts the archive chooses the directories' modes.
 func (f Files) withDirectories() Files {
 	all := maps.Clone(f)
 	for name := range f {

@@ -18,9 +18,9 @@ import (
 // licence matches the names of files that contain a licence or a notice.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-][a-z0-9.-]+)?$`)
 
-// allLicences returns the licence texts and notices of the code in programs, from this project, Go and
-// each module. Their names are such as "golang.org/x/sys/LICENSE". If a module has no licence,
-// allLicences returns an error.
+// allLicences returns the licence texts and notices of this project, of Go, and of all modules in
+// programs, by names such as "golang.org/x/sys/LICENSE". If a module has no licence, it returns an
+// error.
 func allLicences(ctx context.Context, environment, packages []string) (map[string][]byte, error) {
 	const form = `{{with .Module}}{{.Path}} {{.Dir}}{{end}}{{if eq .ImportPath "runtime"}}go {{.Root}}{{end}}`
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-f", form}, packages)...)

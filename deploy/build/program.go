@@ -15,12 +15,13 @@ import (
 	"strconv"
 )
 
-// Licenses is the directory of the licence texts in an archive, which container tools expect.
+// Licenses is the name of the directory for licence texts in an archive. Container tools expect this
+// name.
 const Licenses = "licenses"
 
-// Programs builds Go programs for an operating system and an architecture, from their sources and their
-// commit. sources maps paths in an archive to packages. Programs adds the licences of all code in the
-// programs.
+// Programs builds Go programs for an operating system and an architecture. sources maps the programs'
+// paths in an archive to their packages. The result also contains the licences of all code in the
+// programs. Equal sources of the same commit produce equal programs.
 func Programs(ctx context.Context, version, system, architecture string, sources map[string]string) (Files, error) {
 	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=v"+version, "GOOS="+system, "GOARCH="+architecture)
 	files := Files{}

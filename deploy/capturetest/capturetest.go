@@ -58,7 +58,7 @@ func (r Result) Verdict() Verdict {
 	return Failed
 }
 
-// Verdict is the result of a check.
+// Verdict says whether a check passed, failed, or was skipped.
 type Verdict string
 
 const (
@@ -85,7 +85,7 @@ func (r *Report) Count(verdict Verdict) (count int) {
 	return count
 }
 
-// Test contains the flags of the command, and runs the test.
+// Test contains the settings of the test, which are the flags of the command.
 type Test struct {
 	Client    *fleet.Client
 	Fleet     *fleet.Fleet
@@ -100,14 +100,16 @@ type Test struct {
 	Progress  func(format string, args ...any)
 }
 
-// cleanupTimeout limits the removal of the objects that a mode created.
+// cleanupTimeout limits the removal of the objects that the test of one mode created.
 const cleanupTimeout = 2 * time.Minute
 
-// longest is the longest duration of one mode, which waits for the server and then for the client.
+// longest returns the longest duration of the test of one mode, which waits for the server and then for
+// the client.
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
-// Run tests each mode between pairs of nodes. It removes the objects that it created, even if it fails
-// or ctx ends. It returns an error if the test could not run.
+// Run tests each mode between pairs of nodes. It removes the objects that it created, even after an
+// error or the end of ctx. It returns an error if the test could not run; failed checks are only in the
+// Report.
 func (t *Test) Run(ctx context.Context) (*Report, error) {
 	nodes, err := choose(t.Fleet, t.Nodes)
 	if err != nil {

@@ -60,8 +60,9 @@ func newChecks(server, service map[string]netip.Addr, p ports, settings config.S
 	return checks
 }
 
-// verify compares the path of a connection with the path that the check requires. A problem's subject
-// is the pod whose capture failed, or empty.
+// verify compares the path of a connection with the path that the check requires, and returns the
+// finding. If the finding is a problem of one pod's capture, its subject is that pod; otherwise the
+// subject is empty.
 func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	wrong := func(pod, format string, args ...any) report.Finding {
 		return report.Finding{Code: report.TestMisrouted, Severity: report.Problem, Subject: pod, Reason: fmt.Sprintf(format, args...)}
@@ -109,7 +110,7 @@ func skipped(reason, next string) report.Finding {
 	return report.Finding{Code: report.TestSkipped, Severity: report.NotKnown, Reason: reason, Next: next}
 }
 
-// path describes the programs that a connection passed.
+// path describes the programs that a connection passed, in their order.
 func path(lines []report.TestLine) string {
 	var names []string
 	for _, line := range lines {

@@ -39,12 +39,12 @@ func kindOf(o object) string {
 	return "pod"
 }
 
-// requestTimeout limits one creation. Ctrl-C does not interrupt a creation, because the test must know
-// the object to remove it.
+// requestTimeout limits the creation of one object. Ctrl-C does not interrupt a creation, because the
+// test must know whether the object exists to remove it.
 const requestTimeout = 10 * time.Second
 
-// create creates an object, and returns it as the API server admitted it. The object is removed at the
-// end of the mode, alone or with the mode's namespace.
+// create creates an object, and returns it as the API server admitted it. At the end of the mode, the
+// test removes the object, or the namespace that contains it.
 func create[T object](ctx context.Context, r *run, o T) (T, error) {
 	created := o.DeepCopyObject().(T)
 	if ctx.Err() != nil {
@@ -62,7 +62,7 @@ func create[T object](ctx context.Context, r *run, o T) (T, error) {
 	return created, nil
 }
 
-// remove deletes objects that are all in one namespace, or all without one, and waits until they do not
+// remove deletes objects that are all in one namespace, or all in none, and waits until they do not
 // exist any more.
 func (t *Test) remove(ctx context.Context, objects ...object) error {
 	var errs []error
@@ -82,7 +82,8 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		name, err, report.Command("kubectl", "delete", "namespace", name))
 }
 
-// removeOne deletes an object. It tries again after every error except a refusal.
+// removeOne deletes an object, and waits until it does not exist any more. It retries after every error
+// except a refusal, until ctx ends.
 func (t *Test) removeOne(ctx context.Context, o object) error {
 	for deleted := false; ; {
 		var err error
@@ -115,8 +116,8 @@ func (t *Test) sleep(ctx context.Context) error {
 	}
 }
 
-// installer returns the container of an agent on one of the nodes, or else on any node. If no agent
-// runs, it returns the container in a DaemonSet.
+// installer returns the container installer of an agent on one of the nodes or, if none runs there, on
+// any node. If no agent runs at all, it returns the container in a DaemonSet.
 func (t *Test) installer(ctx context.Context, nodes []fleet.Node) (corev1.Container, error) {
 	for _, node := range append(nodes, t.Fleet.Nodes...) {
 		if node.Agent == "" {
@@ -165,12 +166,13 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	return settings, nil
 }
 
-// permissionHint names the role that permits the creation of the test's objects.
+// permissionHint is the hint in errors about missing permissions: it names the role that permits
+// creating the test's objects.
 const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
 
-// isRefused reports whether the API server refused a request for lack of a permission, for a quota, or
-// by a rule of admission. After other errors, such as a timeout of its store, the request may have
-// succeeded.
+// isRefused reports whether the API server refused a request, because of a missing permission, a quota
+// or an admission rule, so that the object does not exist. After other errors, such as a timeout of
+// etcd, the request may have succeeded.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) {

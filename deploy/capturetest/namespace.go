@@ -33,15 +33,15 @@ func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
 	}
 }
 
-// nameForm is the form of the names that a test chooses. A label does not prove that a test created a
-// namespace, because any namespace can have the label.
+// nameForm is the form of the names that a test chooses. A namespace is removed only if its name has
+// this form, because a label does not prove that a test created it.
 var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 
-// newID returns the part of the names that identifies a test.
+// newID returns the random part of the names of one test's objects.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// newNamespace returns the namespace for a mode. No injector changes its pods. Pod Security is as
-// strict as the mode allows, because the proxy of TPROXY needs NET_ADMIN.
+// newNamespace returns the namespace for a mode, in which no injector changes pods. Its Pod Security
+// level is as strict as the mode permits, because the proxy with TPROXY needs NET_ADMIN.
 func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: testMeta("", name, until)}
 	namespace.Labels[form.notInjected[0]] = form.notInjected[1]
@@ -52,8 +52,8 @@ func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	return namespace
 }
 
-// removeLeftovers removes the objects of tests that were killed. It returns notes about the removed
-// objects, and about objects that may belong to a running test.
+// removeLeftovers removes the objects of earlier tests that were killed. It returns notes about the
+// removed objects, and about objects that may belong to a test that still runs.
 func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	return notes
 }
 
-// leftovers returns the objects with the labels of a test.
+// leftovers returns all objects with the labels of a test.
 func (t *Test) leftovers(ctx context.Context) (found []object, err error) {
 	lists := []runtime.Object{&corev1.NamespaceList{}}
 	if t.Namespace != "" {

@@ -12,11 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// allNodes is the value of --nodes that means all nodes with an agent.
+// allNodes is the value of --nodes for all nodes with an agent.
 const allNodes = "all"
 
-// choose returns the nodes to test. It returns the named nodes in any state. Without names it chooses
-// among the nodes with an agent, and returns an error while agents are not ready.
+// choose returns the nodes to test. If names names nodes, it returns them in any state. Otherwise it
+// chooses among the nodes with an agent, and returns an error while agents are not ready.
 func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	if len(names) > 0 && !slices.Equal(names, []string{allNodes}) {
 		for _, name := range names {
@@ -46,8 +46,7 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	return oneOfEachKind(nodes), nil
 }
 
-// oneOfEachKind returns the first node of each kind. If the cluster has two nodes, it returns at least
-// two.
+// oneOfEachKind returns the first node of each kind, but at least two nodes if the cluster has two.
 func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	kinds := map[string]bool{}
 	for _, node := range nodes {
@@ -62,10 +61,10 @@ func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	return chosen
 }
 
-// maxReasons limits the reasons in an error.
+// maxReasons limits the number of reasons in the error of notReady.
 const maxReasons = 3
 
-// notReady returns an error with the reasons why agents are not ready.
+// notReady returns an error with the first reasons for which agents are not ready.
 func notReady(f *fleet.Fleet) error {
 	var reasons []string
 	for _, set := range f.DaemonSets {
@@ -89,7 +88,7 @@ func notReady(f *fleet.Fleet) error {
 		strings.Join(reasons, "; "), more)
 }
 
-// notesOn returns notes about nodes that need attention.
+// notesOn returns a note for each of the nodes that needs attention.
 func notesOn(nodes []fleet.Node) (notes []string) {
 	for _, node := range nodes {
 		if !node.State.Good() {

@@ -25,7 +25,7 @@ type ports struct {
 	directInbound  uint16 // excluded from capture by the server's annotations
 }
 
-// choosePorts returns ports that the configuration does not exclude for all pods.
+// choosePorts returns ports that the operator's configuration captures in all pods.
 func choosePorts(mesh config.Mesh) ports {
 	var free []uint16
 	for port := uint16(8080); len(free) < 3; port++ {
@@ -63,7 +63,7 @@ func (r *run) client(checks []check) *corev1.Pod {
 	return pod
 }
 
-// pod returns a pod in the mesh. The application runs as another user than the proxy, and in a group
+// pod returns a pod in the mesh. Its application does not run as the proxy's user, and runs in a group
 // that is captured.
 func (r *run) pod(name, node string, command []string) *corev1.Pod {
 	mesh := r.settings.Capture.Mesh
@@ -97,8 +97,8 @@ const (
 	applicationID = 65532
 )
 
-// proxy returns the container that replaces the sidecar. Under TPROXY it is root with NET_ADMIN, as
-// injectors configure it, and the rules recognize it by its group.
+// proxy returns the container that replaces the sidecar. With TPROXY, it runs as root with NET_ADMIN,
+// as injectors configure it, and the rules recognize it by its group.
 func (r *run) proxy(pod string) corev1.Container {
 	mesh := r.settings.Capture.Mesh
 	command := []string{
@@ -148,7 +148,8 @@ func (r *run) service() *corev1.Service {
 
 const servicePort = 80
 
-// name returns the name of an object. In an existing namespace, no other object has this name.
+// name returns the full name of an object. In an existing namespace, the name is unique, because it
+// contains the test's id.
 func (r *run) name(short string) string {
 	if r.Namespace == "" {
 		return short
@@ -156,8 +157,8 @@ func (r *run) name(short string) string {
 	return strings.Join([]string{"capture-cni-test", r.id, strings.ToLower(string(r.mode)), short}, "-")
 }
 
-// changed returns the first difference between the admitted pod and ours that decides about capture. A
-// mesh's injector, or a policy, has then changed the pod.
+// changed describes the first difference between the admitted pod and ours that decides about capture,
+// or returns "". Such a difference shows that a mesh's injector, or a policy, has changed the pod.
 func changed(ours, admitted *corev1.Pod) string {
 	if admitted.Annotations[form.mark] == form.marked &&
 		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {

@@ -34,19 +34,20 @@ type run struct {
 	created   []object // objects that may exist and must be removed
 }
 
-// obstacle is the finding because of which all checks of a mode have the same result.
+// obstacle is the error of a mode's test that decides the result of all its checks.
 type obstacle report.Finding
 
 func (o obstacle) Error() string { return o.Reason }
 
-// failed returns the obstacle for a pod that failed.
+// failed returns the obstacle that a pod of the test failed.
 func failed(code report.Code, reason, next string) error {
 	return obstacle{Code: code, Severity: report.Problem, Reason: reason, Next: next}
 }
 
 const nextImage = "if the agents are older than this plugin: --image"
 
-// do adds the mode's results to the report, and removes the objects that it created.
+// do runs the checks of the mode, adds the results to the report, and removes the objects that it
+// created.
 func (r *run) do(ctx context.Context) (err error) {
 	r.ports = choosePorts(r.settings.Capture.Mesh)
 	r.namespace = cmp.Or(r.Namespace, "capture-cni-test-"+r.id+"-"+strings.ToLower(string(r.mode)))
@@ -76,7 +77,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	return r.remove(ctx, r.created...)
 }
 
-// connect starts the pods, and returns the client's observations.
+// connect starts the pods, and returns the checks and what the client observed of them.
 func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, error) {
 	if r.Namespace == "" {
 		r.Progress("%s: creating namespace %s", r.step, r.namespace)
@@ -104,7 +105,7 @@ func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, e
 	return checks, observations, nil
 }
 
-// refusal returns the obstacle for a request that the API server refused.
+// refusal returns an obstacle if the API server refused a request, and otherwise the error.
 func (r *run) refusal(err error) error {
 	if !isRefused(err) {
 		return err
@@ -116,7 +117,8 @@ func (r *run) refusal(err error) error {
 	return obstacle(skipped(err.Error(), next))
 }
 
-// start creates a pod, and waits until done returns true.
+// start creates a pod, and waits until done returns true for the pod's state. It returns an obstacle if
+// the pod was changed by admission, fails, or does not start in time.
 func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
 	r.Progress("%s: starting pod %s on node %s", r.step, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -158,7 +160,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 	}
 }
 
-// createPod creates a pod. In a new namespace, it first waits for the service account.
+// createPod creates a pod. In a new namespace, it retries until the service account exists.
 func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	for {
 		created, err := create(ctx, r, pod)
@@ -168,7 +170,7 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 	}
 }
 
-// notStarted returns an error that says why a pod did not start in time.
+// notStarted returns an obstacle that says why a pod did not start in time.
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := stateOf(pod).waiting; waiting != "" {
@@ -182,7 +184,8 @@ func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	return failed(e.Finding.Code, late+e.Finding.Reason, e.Finding.Next)
 }
 
-// packArchive packs one archive for the failures of all modes, while the pods exist.
+// packArchive packs a support archive after the first mode with a failed check, while the mode's pods
+// exist.
 func (r *run) packArchive(ctx context.Context) {
 	if r.report.Archive != "" || r.report.Count(Failed) == 0 || ctx.Err() != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// verify adds the result of each check to the report.
+// verify compares the observations with the checks, and adds the result of each check to the report.
 func (r *run) verify(ctx context.Context, checks []check, observations []report.TestObservation) {
 	observed := map[netip.AddrPort]report.TestObservation{}
 	for _, o := range observations {

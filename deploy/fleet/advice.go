@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// withRole adds the missing permission to an error, and the chart's role that has this permission, if
-// there is one. Roles are in the agents' namespace.
+// withRole adds to an error of a missing permission the permission, and the role of the chart that has
+// it. It returns any other error unchanged. Roles exist only in the agents' namespace.
 func withRole(err error, verb, resource, namespace string) error {
 	role := ""
 	switch resource {
@@ -30,8 +30,7 @@ func withRole(err error, verb, resource, namespace string) error {
 	return fmt.Errorf("%w. The chart's %s has the missing permission (%s %s): bind it", err, role, verb, resource)
 }
 
-// withNamespace adds the agents' namespace to the commands of a step, unless the commands find it
-// themselves.
+// withNamespace adds the agents' namespace to the commands in a next step, unless it is the default.
 func withNamespace(step, namespace string) string {
 	if namespace == DefaultNamespace {
 		return step
@@ -39,7 +38,7 @@ func withNamespace(step, namespace string) string {
 	return strings.ReplaceAll(step, "kubectl capture-cni ", report.Command("kubectl", "capture-cni", "--agent-namespace", namespace)+" ")
 }
 
-// adviseNode returns the next step for a node, or "".
+// adviseNode returns the next step for a node in its state, or "".
 func (o *observed) adviseNode(n Node) string {
 	logs := "read the log of the node's agent"
 	if n.Agent != "" {

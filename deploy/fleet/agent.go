@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Agent is a node's agent. Commands are executed only in pods that the release owns.
+// Agent is the pod of a node's agent. The commands of this package are executed only in pods that the
+// release owns.
 type Agent struct {
 	namespace, name, node string
 
@@ -59,7 +60,7 @@ const serviceAccount = "capture-cni-node"
 // of a pod.
 const templateGeneration = "pod-template-generation"
 
-// asAgent returns an agent's pod as an Agent, or nil for another pod.
+// asAgent returns the Agent of a pod, or nil if the pod is no agent's.
 func asAgent(pod *corev1.Pod) *Agent {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Spec.ServiceAccountName != serviceAccount || owner == nil {
@@ -75,7 +76,8 @@ func asAgent(pod *corev1.Pod) *Agent {
 	return a
 }
 
-// intendedNode returns the node for which a DaemonSet created a pod that is not scheduled yet.
+// intendedNode returns the node for which the controller of DaemonSets created a pod, from the pod's
+// affinity, or "".
 func intendedNode(pod *corev1.Pod) string {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil ||
 		pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -91,8 +93,8 @@ func intendedNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// observeNode observes one node, and returns its agent, or nil. Like status, it finds agents that are
-// ending, and agents that the scheduler has not placed.
+// observeNode reads the release and the agents of one node, and returns the node's agent, or nil. It
+// also finds agents that are ending, and agents that are not scheduled yet.
 func (c *Client) observeNode(ctx context.Context, namespace, node string) (o *observed, agent *Agent, err error) {
 	o = newObserved(namespace)
 	if o.release, err = c.release(ctx, namespace); err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fleet reads the state of all nodes and of the pods in the mesh, from Nodes, pods, and the
-// agents' DaemonSets and Leases. It only needs the verbs get, list and watch. Explanations, traces and
-// reports also execute commands in agents.
+// agents' DaemonSets and Leases. It needs only the verbs get, list and watch, except for explanations,
+// traces and reports, which also execute commands in agents' pods.
 package fleet
 
 import (
@@ -32,10 +32,10 @@ type Client struct {
 	groups map[schema.GroupVersion]rest.Interface
 }
 
-// requestsPerSecond limits many explanations at once. Lists do not reach it.
+// requestsPerSecond limits the pace of requests, for example for many explanations. Lists need fewer.
 const requestsPerSecond = 50
 
-// NewClient returns a client. It connects with the first request.
+// NewClient returns a Client. It connects when the first request is sent.
 func NewClient(access *rest.Config) (*Client, error) {
 	c := &Client{access, runtime.NewScheme(), map[schema.GroupVersion]rest.Interface{}}
 	kinds := runtime.NewSchemeBuilder(
@@ -61,7 +61,7 @@ func NewClient(access *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// of returns the client and the resource's name for an object or a list.
+// of returns the API client for an object's or a list's type, and the name of its resource.
 func (c *Client) of(kind runtime.Object) (api rest.Interface, resource string) {
 	known, _, err := c.scheme.ObjectKinds(kind)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 // pageSize is the number of objects in one answer of the API server.
 const pageSize = 500
 
-// Each visits all objects of a list's kind.
+// Each calls visit for all objects of a list's kind that the options select.
 func Each[T runtime.Object](
 	ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T),
 ) error {
@@ -112,7 +112,7 @@ func Each[T runtime.Object](
 	return withRole(err, "list", resource, namespace)
 }
 
-// read returns an object, or nil and the API server's error. what is the kind's name in this error.
+// read returns an object, or the API server's error with the name of the kind, which is what.
 func read[P runtime.Object](ctx context.Context, c *Client, what, namespace, name string, into P) (none P, err error) {
 	if err := c.Get(ctx, namespace, name, into); err != nil {
 		return none, fmt.Errorf("reading %s %s/%s: %w", what, namespace, name, err)

@@ -14,8 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// conclude sets state, cause and next step. It prefers the guard's finding to conclusions from the pod
-// alone. pod is nil if the pod does not exist any more. meshes are the meshes whose pods are captured.
+// conclude sets state, cause and next step of the explanation. It prefers the guard's finding to
+// conclusions from the pod itself. pod is nil if the pod does not exist any more. meshes are the meshes
+// whose pods are captured, and guarded says whether the node has a guard.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
 	var answer report.Explanation // of the node's agent
 	if e.Evidence.Agent != nil {
@@ -71,8 +72,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	}
 }
 
-// whyNotStarted returns why a pod has no network yet. It prefers the plugin's record, which says most,
-// to the agents' Events, and these to the kubelet's Events.
+// whyNotStarted returns the reason for which a pod has no network yet. It prefers the plugin's record,
+// which is the most exact source, to the agents' Events, and these to the kubelet's Events.
 func whyNotStarted(events podEvents, add record.Record) (code report.Code, cause string) {
 	switch {
 	case add.Verdict == record.Failed:

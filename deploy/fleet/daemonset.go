@@ -58,7 +58,7 @@ type release struct {
 	daemonSets map[types.UID]*appsv1.DaemonSet
 }
 
-// ofRelease selects the release's DaemonSets.
+// ofRelease selects the release's DaemonSets by their labels.
 var ofRelease = metav1.ListOptions{LabelSelector: labels.Set{
 	"app.kubernetes.io/name":      "capture-cni",
 	"app.kubernetes.io/component": "node",
@@ -136,14 +136,14 @@ func (r release) selects(node *corev1.Node) (name string) {
 	return name
 }
 
-// tolerated are the taints that each pod of a DaemonSet tolerates if it uses its node's network. The
-// controller of DaemonSets adds these tolerations.
+// tolerated contains the taints that each pod of a DaemonSet tolerates if it uses its node's network,
+// because the controller of DaemonSets adds the tolerations.
 var tolerated = []string{
 	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
 	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
 }
 
-// places reports whether the controller of DaemonSets places such a pod on a node.
+// places reports whether the controller of DaemonSets would create such a pod on a node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
 	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {

@@ -25,8 +25,8 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
-// output executes a command of the agent's program, and returns its output. It stops the command after
-// most bytes.
+// output executes a command of the agent's program, and returns its stdout. It stops the command after
+// most bytes, and then returns an error, too.
 func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -39,7 +39,7 @@ func (e Exec) output(ctx context.Context, agent Agent, container string, timeout
 	return out.Bytes(), err
 }
 
-// limitedWriter discards the output beyond a limit.
+// limitedWriter writes to a buffer, and discards the output beyond a limit.
 type limitedWriter struct {
 	out   *bytes.Buffer
 	left  int
@@ -59,7 +59,8 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Exec executes a command in a container of an agent's pod. Its type is Exec.
+// Exec executes a command in a container of an agent's pod, and writes its stdout to out. If the command
+// fails, the error contains its stderr. The method has the type Exec.
 func (c *Client) Exec(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error {
 	request := c.Request("GET", &corev1.Pod{}, agent.namespace).Name(agent.name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -94,14 +95,15 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 // maxStderr limits the bytes of a command's stderr that are read.
 const maxStderr = 64 << 10
 
-// commandFailed is the error of a command that ran in the agent's pod and failed.
+// commandFailed is the error of a command that was executed in the agent's pod and failed. It is the
+// command's stderr.
 type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }
 
-// newExecutor returns an executor that uses WebSocket, as the API server does since Kubernetes 1.31, or
-// else SPDY. If the API server forbids WebSocket, newExecutor sets refused to the answer, because an
-// error of SPDY has no type.
+// newExecutor returns an executor that uses WebSocket or, if the API server does not accept that, SPDY.
+// If the API server forbids WebSocket, newExecutor sets refused to the answer, because SPDY's errors do
+// not show their cause.
 func newExecutor(access *rest.Config, request *rest.Request, refused *error) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())
 	if err != nil {

@@ -39,13 +39,13 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 	}{e.Pod, e.Node, e.State, e.Finding.Reason, e.Finding.Code, e.Evidence, e.Finding.Next})
 }
 
-// Good reports whether nothing needs attention.
+// Good reports whether the pod needs no attention.
 func (e Explanation) Good() bool {
 	return e.State.Severity() == report.OK || e.State.Severity() == report.Note
 }
 
-// Unanswered returns the number of sources that are missing and could decide about the state. It
-// returns 0 if the state is known, or if the node is known to need attention.
+// Unanswered returns the number of missing sources that could decide about the pod's state. It returns
+// 0 if the state is known, or if the node is known to need attention.
 func (e Explanation) Unanswered() int {
 	if e.State != report.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
 		return 0
@@ -53,7 +53,7 @@ func (e Explanation) Unanswered() int {
 	return len(e.Evidence.Missing)
 }
 
-// explainTimeout limits the command in the agent's pod.
+// explainTimeout limits the duration of a command in the agent's pod.
 const explainTimeout = 30 * time.Second
 
 // Explainer explains single pods.
@@ -64,8 +64,8 @@ type Explainer struct {
 	Version   string // version of this program
 }
 
-// Explain explains one pod, by the pod's object and Events, the Lease of its node, and the command
-// explain in the agent's pod on this node.
+// Explain explains one pod. It reads the pod and its Events, and the Lease of its node, and executes
+// the command explain in the agent's pod on this node.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
 	e := &Explanation{Pod: namespace + "/" + name}
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil if the pod does not exist any more
@@ -100,7 +100,7 @@ func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {
 	return ""
 }
 
-// whyNotInMesh returns why a pod was not injected, and the next step if it should be injected.
+// whyNotInMesh returns the reason for which a pod is in no mesh that is captured.
 func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	const label = "sidecar.istio.io/inject"
 	switch {

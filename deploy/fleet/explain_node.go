@@ -18,14 +18,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// podEvents contains facts from the Events about a pod.
+// podEvents contains the facts in the Events about a pod.
 type podEvents struct {
 	node    string // node of the agent that posted an Event
 	failed  string // message of the last failed ADD
 	sandbox string // the kubelet's last message about the sandbox
 }
 
-// captureFailed is the reason in the agents' Events about failed ADDs.
+// captureFailed is the reason of the agents' Events about failed ADDs.
 const captureFailed = "CaptureFailed"
 
 // maxEvents limits the Events in an explanation.
@@ -61,7 +61,8 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 	return found
 }
 
-// readNode adds the node's state and the answer of its agent. It reports whether the agent has a guard.
+// readNode adds the node's state and its agent's explanation of the pod to the evidence. It reports
+// whether the agent has a guard.
 func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name string) (guarded bool) {
 	o, agent, err := x.Client.observeNode(ctx, x.Namespace, e.Node)
 	if err != nil {
@@ -96,7 +97,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	return agent.guarded
 }
 
-// ask executes a command of the agent's program in a container of its pod, and decodes the answer.
+// ask executes a command of the agent's program in a container of its pod, and decodes the output.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
 	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, report.MaxExplanation, args...)
 	if err != nil {
@@ -105,8 +106,8 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 	return report.DecodeAnswer(answer, into)
 }
 
-// withVersions adds the versions of agent and plugin to an error, if they differ and the error can
-// follow from that.
+// withVersions adds the versions of agent and kubectl plugin to an error, if they differ and can be its
+// cause.
 func (x Explainer) withVersions(err error, agent string) error {
 	failed, _ := errors.AsType[commandFailed](err)
 	if agent == "" || agent == x.Version || report.SkewAdvice(string(failed)) == "" && !errors.Is(err, report.ErrAnswer) {

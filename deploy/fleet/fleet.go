@@ -11,7 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Fleet is the state of all nodes that have an agent, should have one, or run pods of the mesh.
+// Fleet is the state of all nodes that have an agent, should have one, or run pods of the mesh, and of
+// these pods.
 type Fleet struct {
 	Namespace  string      `json:"namespace"`  // namespace of the agents
 	DaemonSets []DaemonSet `json:"daemonSets"` // sorted by name
@@ -99,8 +100,8 @@ type Pod struct {
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether nothing in the fleet is known to need attention. Pods that were injected later
-// do not count, because everyone who may annotate a running pod can cause that state.
+// Good reports whether nothing in the fleet is known to need attention. It ignores pods that were
+// injected later, because everyone who may annotate a running pod can cause that state.
 func (f *Fleet) Good() bool {
 	for _, set := range f.DaemonSets {
 		if !set.Good() {

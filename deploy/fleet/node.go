@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// node returns the state of a node, from its agent and its Lease.
+// node returns the state of a node, which it concludes from the Node, its agent and its Lease.
 func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
 	node := Node{Name: name, Kind: kindOf(o.nodes[name]), agent: agent}
 	if agent != nil {
@@ -103,7 +103,7 @@ const (
 	nftables = "nftables" // the backend with a guard
 )
 
-// Limits for the times in a Lease. Agents write a few minutes, and clocks differ.
+// Limits for the times in a Lease. Agents write times of a few minutes, and clocks can differ.
 const (
 	maxLeaseDuration = time.Hour
 	maxAhead         = time.Hour
@@ -117,7 +117,8 @@ func kindOf(node *corev1.Node) string {
 	return strings.Join([]string{info.KernelVersion, info.ContainerRuntimeVersion, info.OSImage, info.Architecture}, ", ")
 }
 
-// whyDown returns why a Node is not ready, or "" if it is ready or unknown.
+// whyDown returns the reason for which a Node is not ready. It returns "" if the Node is ready or could
+// not be read.
 func whyDown(node *corev1.Node) (reason string) {
 	if node == nil {
 		return ""
@@ -135,8 +136,8 @@ func whyDown(node *corev1.Node) (reason string) {
 	return reason
 }
 
-// explainNoAgent adds a finding to a node without an agent. leased reports whether the node has a
-// Lease, and clean whether the Lease says that the node is clean.
+// explainNoAgent sets the state and the finding of a node without an agent. leased says whether the
+// node has a Lease, and clean whether that Lease says that the node is clean.
 func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	selected := ""
 	if known := o.nodes[node.Name]; known != nil {
@@ -163,7 +164,8 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	node.Findings = report.Findings{found}
 }
 
-// lacks reports whether the node's guard should know a pod but does not.
+// lacks reports whether the node's guard should know a pod but does not: the Lease is newer than the
+// pod by reportGrace, and does not contain the pod.
 func (n *Node) lacks(pod *seenPod) bool {
 	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(string(pod.UID))
 }

@@ -15,14 +15,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// startGrace is the time that the setup of a pod's network may take.
+// startGrace is the time that the setup of a pod's network may take before the pod counts as not
+// started.
 const startGrace = time.Minute
 
 // reportGrace is the time after which a Lease should contain a new pod. The states of pods in a Lease
-// are at most two minutes old.
+// can be two minutes old.
 const reportGrace = 3 * time.Minute
 
-// fleet returns the state of the fleet that follows from the observed objects.
+// fleet returns the state of the fleet, which it concludes from the observed objects.
 func (o *observed) fleet() *Fleet {
 	f := &Fleet{
 		Namespace: o.release.namespace,
@@ -79,8 +80,8 @@ func (o *observed) fleet() *Fleet {
 	return f
 }
 
-// sortPods returns the agents by node, and the pods of the mesh. It also records the nodes whose agents
-// are ending.
+// sortPods returns the agents by their nodes, and the pods of the mesh. It also records the nodes whose
+// agents are ending.
 func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	agents, o.ending = map[string]*Agent{}, map[string]bool{}
 	on := o.release.meshes()
@@ -99,7 +100,7 @@ func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	return agents, meshed
 }
 
-// names returns the names of the fleet's nodes. It omits nodes that do not exist any more.
+// names returns the sorted names of the fleet's nodes. It omits nodes that do not exist any more.
 func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(agents))
 	for _, pod := range meshed {
@@ -117,11 +118,11 @@ func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 // isGone reports whether a node is known not to exist any more.
 func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[node] == nil }
 
-// nodesKnown reports whether the Nodes were read. A cluster has at least one.
+// nodesKnown reports whether the Nodes could be read. A cluster has at least one.
 func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
-// addMeshed adds a pod that is not captured as desired. It prefers the guard's finding to conclusions
-// from the pod alone.
+// addMeshed adds a pod to the fleet, if it is not captured as desired. It prefers the guard's finding,
+// named, to conclusions from the pod itself.
 func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.NamedPod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
 	found := Pod{
@@ -163,7 +164,7 @@ func (f *Fleet) addPod(found Pod) {
 	f.Pods = append(f.Pods, found)
 }
 
-// notes returns remarks about the whole fleet.
+// notes returns remarks that concern several nodes or pods of the fleet.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	said, removed, earlier := map[string][]string{}, []string(nil), []string(nil)
@@ -226,7 +227,7 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	return notes
 }
 
-// Some returns the first of many nodes' names, and the number of the others.
+// Some returns the first three names of nodes, and the number of the others.
 func Some(names []string) string {
 	const most = 3
 	if len(names) <= most {

@@ -14,14 +14,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// fault says why a pod is not ready, as the scheduler or the kubelet reports it.
+// fault is the reason for which a pod is not ready, as the scheduler or the kubelet reports it.
 type fault struct {
 	phase     phase
 	reason    string
 	container string // the one that ended, "" for none
 }
 
-// phase says how far the start of a pod has progressed.
+// phase says how far the start of a pod has progressed when a fault occurs.
 type phase int
 
 const (
@@ -37,12 +37,13 @@ func (f *fault) in(p phase) bool { return f != nil && f.phase == p }
 // image.
 const startTime = 3 * time.Minute
 
-// blocks reports whether a pod of this age will not start by itself.
+// blocks reports whether a pod of this age will not start without the operator: it has stopped, or has
+// been starting for more than startTime.
 func (f *fault) blocks(age time.Duration) bool {
 	return f.in(stopped) || f.in(starting) && age > startTime
 }
 
-// step returns the next step for an agent that does not start.
+// step returns the next step for an agent with this fault.
 func (f *fault) step(a *Agent) string {
 	if f.container != "" {
 		return cmp.Or(report.SkewAdvice(f.reason), report.Command("kubectl", "-n", a.namespace, "logs", a.name, "-c", f.container))
@@ -50,7 +51,7 @@ func (f *fault) step(a *Agent) string {
 	return report.Command("kubectl", "-n", a.namespace, "describe", "pod", a.name)
 }
 
-// faultOf returns why a pod is not ready, or nil if it is ready.
+// faultOf returns the reason for which a pod is not ready, or nil if it is ready.
 func faultOf(pod *corev1.Pod) *fault {
 	isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 	if slices.ContainsFunc(pod.Status.Conditions, isReady) {
@@ -86,7 +87,8 @@ func faultOf(pod *corev1.Pod) *fault {
 	return f
 }
 
-// lastWords returns the last line of the message that a container left when it ended.
+// lastWords returns the last line of the message that a container left when it ended, after a colon, or
+// "".
 func lastWords(ended *corev1.ContainerStateTerminated) string {
 	lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
 	if last := lines[len(lines)-1]; last != "" {

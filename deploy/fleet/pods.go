@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// seenPod contains the facts about a pod that this package uses. agent is set if the release owns the
-// pod. Most pods are neither agents nor in the mesh.
+// seenPod contains the facts about a pod that this package uses. agent is set if the pod looks like an
+// agent's. Most pods are neither agents nor in a mesh.
 type seenPod struct {
 	metav1.ObjectMeta // namespace, name and UID
 	node              string
@@ -61,8 +61,8 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	return s
 }
 
-// by returns the mesh that captures a pod. If no mesh captures it, by returns one that exempts it, with
-// the exemption, or "" for a pod outside the meshes.
+// by returns the mesh that captures a pod. If no mesh captures it, by returns a mesh that exempts it,
+// with the exemption. For a pod in no mesh, it returns "".
 func (s *seenPod) by(meshes []config.MeshName) (mesh config.MeshName, exemption capture.Exemption) {
 	for _, name := range meshes {
 		if found, marked := s.mesh[name]; marked && (mesh == "" || found.Cause == "") {

@@ -20,10 +20,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// DefaultNamespace is the namespace in which the documents install the agents.
+// DefaultNamespace is the namespace in which the guides install the agents.
 const DefaultNamespace = "capture-cni"
 
-// source is a list of objects that contribute to the state of the fleet.
+// source is a list of objects from which the state of the fleet is concluded.
 type source struct {
 	what      string
 	namespace string
@@ -84,7 +84,8 @@ func (o *observed) add(object any) {
 	}
 }
 
-// miss records that a source could not be read. It returns an error if the source is necessary.
+// miss records that a source could not be read because of a missing permission. It returns an error if
+// the source is necessary, and for any other fault.
 func (o *observed) miss(s source, err error) error {
 	err = fmt.Errorf("listing %s: %w", s.what, err)
 	if s.fault == nil || !apierrors.IsForbidden(err) {
@@ -94,8 +95,8 @@ func (o *observed) miss(s source, err error) error {
 	return nil
 }
 
-// ReadFailures adds the failures of pods that have not started, from the agents' Events. If all pods
-// have started, it reads nothing. Without the permission to list Events, it adds a note.
+// ReadFailures adds the causes for which pods have not started, from the agents' Events. If all pods
+// have started, it reads nothing. If it can't list Events, it adds a note.
 func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	isWaiting := func(p Pod) bool { return p.State == report.NotStarted }
 	if !slices.ContainsFunc(f.Pods, isWaiting) {
@@ -119,8 +120,8 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	}
 }
 
-// Read reads the fleet with the agents in a namespace. Without the permission to list pods or Nodes, it
-// omits them.
+// Read reads the fleet whose agents are in a namespace. Without the permission to list pods or Nodes,
+// it reads the rest, and says so in the Fleet.
 func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error) {
 	o := newObserved(namespace)
 	for _, s := range sources(namespace) {

@@ -21,8 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Reporter packs an archive for a support case. The archive contains the fleet's state, and the reports
-// of some nodes' agents.
+// Reporter writes an archive for a support case, which contains the fleet's state, and the reports of
+// some nodes' agents.
 type Reporter struct {
 	Client    *Client
 	Exec      Exec
@@ -38,8 +38,8 @@ const (
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Write writes the archive. Its missing.txt lists the parts that could not be read. Write returns an
-// error only if a permission is missing.
+// Write writes the archive. A part that can't be read is listed in the archive's missing.txt. Write
+// returns an error only if nothing can be reported, or a permission is missing.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -78,7 +78,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	return report.WriteBundle(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
-// choose returns the nodes to report.
+// choose returns the nodes to report: the named ones, or those that need attention and one that does
+// not.
 func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	for _, name := range r.Nodes {
 		i := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == name })
@@ -106,8 +107,8 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	return chosen, nil
 }
 
-// ofNode returns the reports of the containers of a node's agent. It returns an error if the API server
-// refuses a request.
+// ofNode returns the reports of all containers of a node's agent. A container that does not answer
+// becomes a missing part. It returns an error only if the API server refuses a request.
 func (r Reporter) ofNode(ctx context.Context, node Node) (parts []report.BundlePart, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {

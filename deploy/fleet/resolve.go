@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodOwnedBy returns the newest pod that a controller owns, and prefers pods that are not being
-// deleted. It reads no ReplicaSets, because the name of a Deployment's ReplicaSet is the Deployment's
-// name with the pod's hash.
+// PodOwnedBy returns the name of the newest pod that a controller owns, and prefers pods that are not
+// being deleted. It reads no ReplicaSets, because the name of a Deployment's ReplicaSet consists of the
+// Deployment's name and the hash in the pod's labels.
 func (c *Client) PodOwnedBy(ctx context.Context, namespace, kind, name string) (string, error) {
 	var newest *corev1.Pod
 	err := Each(ctx, c, namespace, &corev1.PodList{}, metav1.ListOptions{}, func(pod *corev1.Pod) {
@@ -50,8 +50,8 @@ func isPreferred(pod, to *corev1.Pod) bool {
 	return to.CreationTimestamp.Before(&pod.CreationTimestamp)
 }
 
-// ServiceAddress returns a Service's first address, and the number of its port with this number or
-// name.
+// ServiceAddress returns the first address of a Service, and the number of the Service's port that port
+// names by number or name.
 func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port string) (address, number string, err error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, namespace, name, service); err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Traffic is how many connections the rules of pods have decided about.
+// Traffic contains the numbers of connections about which the rules of pods have decided.
 type Traffic struct {
 	Unknown []string         `json:"unknown,omitempty"` // what could not be found out, and why
 	Pods    []report.Traffic `json:"pods"`
 }
 
-// PodTraffic returns the traffic of one pod, as the guard of its node reads it.
+// PodTraffic returns the traffic of one pod, as the guard on its node counts it.
 func (x Explainer) PodTraffic(ctx context.Context, namespace, name string) (t Traffic, err error) {
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
 	if err != nil {
@@ -35,8 +35,8 @@ func (x Explainer) PodTraffic(ctx context.Context, namespace, name string) (t Tr
 	return t, t.add(ctx, x, *agent, namespace+"/"+name)
 }
 
-// Traffic returns the traffic of all pods of the mesh that run, those with the most exempt
-// connections first.
+// Traffic returns the traffic of all running pods of the mesh. Pods with the most exempt connections
+// come first.
 func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 	f, err := Read(ctx, x.Client, x.Namespace)
 	if err != nil {
@@ -71,7 +71,7 @@ func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 	return t, nil
 }
 
-// add adds what a guard reads of its pods, or of one of them.
+// add adds the traffic that a guard counts of all its pods, or of one pod.
 func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, pod ...string) error {
 	var answer report.NodeTraffic
 	if err := x.ask(ctx, agent, GuardContainer, &answer, append([]string{"traffic"}, pod...)...); err != nil {

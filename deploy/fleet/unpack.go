@@ -19,13 +19,14 @@ type file struct {
 	content []byte
 }
 
-// Limits of an agent's archive. They exceed the limits that the agent itself uses.
+// Limits of an agent's archive, in bytes. They exceed the limits that the agent itself uses.
 const (
 	maxFile    = 1 << 20
 	maxArchive = 8 << 20
 )
 
-// unpack returns the files of an agent's archive, and an error if it omits some of them.
+// unpack returns the files of an agent's archive. If the archive is damaged or too large, it also
+// returns an error.
 func unpack(archive io.Reader) (files []file, err error) {
 	zipped, err := gzip.NewReader(archive)
 	if err != nil {

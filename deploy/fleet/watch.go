@@ -15,16 +15,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// firstLook is the pause between looks until all informers have read. settleTime is the shortest time
-// between two looks. refreshTime is the longest, because the age of a Lease changes without an event.
+// firstLook is the pause between looks until all informers have read their lists. settleTime is the
+// shortest time between two looks after that, and refreshTime the longest, because a Lease ages without
+// an event.
 const (
 	firstLook   = 100 * time.Millisecond
 	settleTime  = time.Second
 	refreshTime = 10 * time.Second
 )
 
-// Watch calls see with the state of the fleet, and again after changes, until see returns true. If err
-// is set, the state is unknown, and Watch tries again. Errors: that of ctx.
+// Watch calls see with the state of the fleet, and again after changes, until see returns true or ctx
+// ends. If the state can't be read, it passes the error to see, and tries again. Errors: that of ctx.
 func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fleet, err error) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -68,8 +69,8 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 	}
 }
 
-// look returns the fleet as the informers know it. settled reports whether each informer has read its
-// source or failed.
+// look returns the fleet as the informers have read it. settled reports whether each informer has read
+// its source or failed.
 func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) {
 	o := newObserved(namespace)
 	for _, w := range all {
@@ -91,7 +92,7 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 	return o.fleet(), true, nil
 }
 
-// watched is a source that is read once and then watched.
+// watched is a source that an informer reads once and then watches.
 type watched struct {
 	source   source
 	resource string
@@ -99,7 +100,7 @@ type watched struct {
 	fault    atomic.Pointer[error] // of the last attempt
 }
 
-// newWatched returns a source that calls changed after each change and each failed attempt.
+// newWatched returns a source whose informer calls changed after each change and each failed attempt.
 func newWatched(client *Client, s source, changed func()) (*watched, error) {
 	api, resource := client.of(s.list)
 	from := cache.NewFilteredListWatchFromClient(api, resource, s.namespace, func(options *metav1.ListOptions) {
@@ -123,7 +124,8 @@ func newWatched(client *Client, s source, changed func()) (*watched, error) {
 	return w, errors.Join(err, w.informer.SetTransform(reduce), w.informer.SetWatchErrorHandlerWithContext(failed))
 }
 
-// reduce removes the fields of a pod that are not used, because a cluster has thousands of pods.
+// reduce is the informers' transform: it returns a seenPod instead of a pod, because a cluster has
+// thousands of pods and most of their fields are not used.
 func reduce(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return newSeenPod(pod), nil

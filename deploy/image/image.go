@@ -22,7 +22,7 @@ import (
 )
 
 // image returns the image for one platform. Its layer contains the programs, and the licences of all
-// code in them. The first program is the entrypoint.
+// code in them. The image's entrypoint is the first program.
 func image(ctx context.Context, version string, platform *v1.Platform, programs []program) (v1.Image, error) {
 	sources := map[string]string{}
 	for _, p := range programs {
@@ -63,8 +63,8 @@ func image(ctx context.Context, version string, platform *v1.Platform, programs 
 	return mutate.ConfigFile(image, config)
 }
 
-// labels returns the labels of https://specs.opencontainers.org/image-spec/annotations/ that follow
-// from a program's build information.
+// labels returns the labels of the OCI image specification, with values from a program's build
+// information. https://specs.opencontainers.org/image-spec/annotations/
 func labels(info *debug.BuildInfo) map[string]string {
 	const prefix = "org.opencontainers.image."
 	version, _, _ := strings.Cut(config.Version(info), " (") // the commit has its own label

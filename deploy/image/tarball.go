@@ -16,14 +16,14 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/build"
 )
 
-// Annotations with the name under which a runtime imports the image: containerd's own, and OCI's for
-// other runtimes.
+// Annotations that contain the name under which a runtime imports the image: containerd's own
+// annotation, and that of OCI for other runtimes.
 const (
 	annotationContainerd = "io.containerd.image.name"
 	annotationOCI        = "org.opencontainers.image.ref.name"
 )
 
-// writeTarball writes the index as an OCI layout in one file.
+// writeTarball writes an index as an OCI layout in one tar file.
 func writeTarball(out, name string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// finding identifies nodes, or pods, that an operator would treat in the same way.
+// finding identifies nodes, or pods, that an operator would treat in the same way. They have the same
+// state, mesh and cause.
 type finding struct{ state, mesh, cause string }
 
 func findingOfNode(n fleet.Node) finding {
@@ -23,8 +24,8 @@ func findingOfPod(p fleet.Pod) finding {
 	return finding{string(p.State), string(p.Mesh), causeClass(causeOf(p), p.Namespace+"/"+p.Name, p.Name)}
 }
 
-// causeOf returns the cause that a pod's row shows. It is the state, except for exempt pods and pods
-// that do not start.
+// causeOf returns the cause in a pod's row: the failure of a pod that does not start, or the cause of
+// an exempt pod's exemption. For other pods, it returns "", because their state says everything.
 func causeOf(p fleet.Pod) string {
 	if p.State == report.NotStarted {
 		return cmp.Or(strings.ReplaceAll(p.Failure, "\n", "; "), "unknown")
@@ -33,7 +34,7 @@ func causeOf(p fleet.Pod) string {
 }
 
 // varying matches the parts of a cause that differ between two reports of the same fault: times,
-// durations, UIDs and other ids, addresses, and pods that a report names as an example.
+// durations, UIDs and other ids, addresses, and names of pods.
 var varying = regexp.MustCompile(strings.Join([]string{
 	`\b\d{4}-\d\d-\d\d[T ][0-9:.]+(Z|[-+]\d\d:\d\d)?`,
 	`\b(\d+(\.\d+)?(ns|µs|ms|h|m|s))+\b`,
@@ -44,7 +45,8 @@ var varying = regexp.MustCompile(strings.Join([]string{
 	`\b[Pp]od "?[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*`,
 }, "|"))
 
-// causeClass returns a cause without its subject's names and without varying parts.
+// causeClass returns a cause in which its subject's names and the varying parts are replaced by *, so
+// that equal causes of different subjects are equal texts.
 func causeClass(cause string, names ...string) string {
 	cause = printable(cause) // makes the text valid UTF-8, which a regular expression needs
 	for _, name := range names {
@@ -55,7 +57,7 @@ func causeClass(cause string, names ...string) string {
 	return varying.ReplaceAllString(cause, "*")
 }
 
-// group contains the elements with the same finding. It is never empty.
+// group contains elements with the same finding. It has at least one element.
 type group[T any] []T
 
 func (g group[T]) more() string {
@@ -65,11 +67,11 @@ func (g group[T]) more() string {
 	return fmt.Sprintf(" and %d more", len(g)-1)
 }
 
-// maxAlike is the largest number of elements with the same finding that have rows of their own.
+// maxAlike is the number of elements with the same finding up to which each has a row of its own.
 const maxAlike = 3
 
-// groups joins elements with the same finding if there are many. A group takes the place of its first
-// element.
+// groups joins the elements with the same finding into one group if there are more than maxAlike. A
+// group takes the place of its first element, and any other element is a group of its own.
 func groups[T any, K comparable](all []T, of func(T) K) (joined []group[T]) {
 	count, place := map[K]int{}, map[K]int{}
 	for _, one := range all {

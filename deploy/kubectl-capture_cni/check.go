@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// checked is the result of the command.
+// checked is the result of the command check.
 type checked struct {
 	Assumed string          `json:"assumed"`
 	Others  int             `json:"otherObjects"` // without pods
@@ -70,7 +70,7 @@ The exit status is 2 also if the file has no pods.`,
 	return command
 }
 
-// parseNetConf reads the plugin's keys strictly, as the agent does.
+// parseNetConf reads the plugin's keys strictly, as the agent does, so an unknown key is an error.
 func parseNetConf(keys string) (config.NetConf, error) {
 	in, err := config.Read([]byte(keys))
 	if err != nil {
@@ -94,7 +94,7 @@ func writeChecked(out io.Writer, c *checked) {
 	writeCodesPage(out, true)
 }
 
-// notes returns what the results depend on.
+// notes returns the assumptions of the results.
 func (c *checked) notes() []string {
 	notes := []string{"assumed: " + c.Assumed}
 	if c.Others > 0 {
@@ -103,7 +103,7 @@ func (c *checked) notes() []string {
 	return notes
 }
 
-// writeCheckedJUnit writes one test case for each finding.
+// writeCheckedJUnit writes the result of check as JUnit's XML, with one test case for each finding.
 func writeCheckedJUnit(out io.Writer, c *checked) {
 	suite := junitSuite{
 		Name: "capture-cni check", Tests: len(c.Results), Notes: strings.Join(c.notes(), "\n"),

@@ -14,11 +14,11 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// completionTimeout limits a request, because a person waits at the prompt.
+// completionTimeout limits a request for completions, because a person waits at the prompt.
 const completionTimeout = 3 * time.Second
 
-// complete adds completions from the cluster. kubectl requests them from the program
-// kubectl_complete-capture_cni.
+// complete makes the commands complete names from the cluster. kubectl requests completions from the
+// program kubectl_complete-capture_cni.
 func (o *options) complete(root *cobra.Command) {
 	everywhere := func([]string) (string, bool) { return metav1.NamespaceAll, true }
 	namespaces := o.suggest(&corev1.NamespaceList{}, everywhere)
@@ -42,8 +42,8 @@ func (o *options) complete(root *cobra.Command) {
 	}
 }
 
-// suggest returns the names of a list's objects in a namespace. If in returns false, suggest returns no
-// names.
+// suggest returns a completion function for the names of a list's objects in a namespace. If in returns
+// false, or the cluster does not answer, the function returns no names.
 func (o *options) suggest(list runtime.Object, in func(args []string) (namespace string, ok bool)) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		namespace, ok := in(args)

@@ -66,8 +66,9 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	writeCodesPage(out, e.Finding.Code != "")
 }
 
-// withoutCause returns a Replacer that replaces a cause, or the text after its first words, in other
-// texts.
+// withoutCause returns a Replacer that replaces an explanation's cause in other texts, so that it is
+// printed only once. If the cause has several parts, it replaces the text after the first one. It
+// replaces nothing for a short cause.
 func withoutCause(cause string) *strings.Replacer {
 	if _, said, found := strings.Cut(cause, ": "); found {
 		cause = said
@@ -79,7 +80,8 @@ func withoutCause(cause string) *strings.Replacer {
 	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+report.Indent), already)
 }
 
-// writeEvidence writes the facts from which an explanation follows, by source, without the cause.
+// writeEvidence writes the facts from which an explanation was concluded, by their source. It does not
+// repeat the cause.
 func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	if reflect.ValueOf(e).IsZero() {
 		return

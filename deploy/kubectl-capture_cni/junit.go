@@ -13,10 +13,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// junit is the output format that CI systems read.
+// junit is the output format for CI systems.
 const junit = "junit"
 
-// junitSuite is a test in JUnit's XML.
+// junitSuite is the result of one whole command, as JUnit's element testsuite.
 type junitSuite struct {
 	XMLName xml.Name    `xml:"testsuite"`
 	Name    string      `xml:"name,attr"`
@@ -27,7 +27,8 @@ type junitSuite struct {
 	Notes   string      `xml:"system-out,omitempty"`
 }
 
-// junitCase is one check. A successful check has neither a failure nor a reason to skip.
+// junitCase is the result of one check, as JUnit's element testcase. If the check passed, it has
+// neither Failure nor Skipped.
 type junitCase struct {
 	Class   string       `xml:"classname,attr"`
 	Name    string       `xml:"name,attr"`
@@ -35,7 +36,7 @@ type junitCase struct {
 	Skipped *junitReason `xml:"skipped"`
 }
 
-// junitReason says why a check failed or was skipped, with its code and the next step.
+// junitReason is the reason for which a check failed or was skipped, with its code and the next step.
 type junitReason struct {
 	Message string      `xml:"message,attr"`
 	Code    report.Code `xml:"type,attr"`
@@ -46,8 +47,8 @@ func reasonOf(f report.Finding) *junitReason {
 	return &junitReason{f.Code.Mark(f.Reason), f.Code, report.WithURLs(f.Next)}
 }
 
-// writeJUnit writes a test case for each check. If a mode has a single result for all checks, it has
-// one test case.
+// writeJUnit writes the report of a test as JUnit's XML, with a test case for each check. A mode with a
+// single result for all of its checks has one test case.
 func writeJUnit(out io.Writer, r *capturetest.Report) {
 	suite := junitSuite{
 		Name: "capture-cni", Tests: len(r.Results), Failed: r.Count(capturetest.Failed), Skipped: r.Count(capturetest.Skipped),

@@ -69,7 +69,7 @@ func (s selection) has(p fleet.Pod) bool {
 		s.outdated && p.State == report.Outdated || s.istioInit && p.IstioInit
 }
 
-// podList is the result of the command.
+// podList is the result of the command list.
 type podList struct {
 	Unknown []string    `json:"unknown,omitempty"`
 	Notes   []string    `json:"notes"`
@@ -85,7 +85,7 @@ func (o *options) writeList(out io.Writer, list podList) {
 	writeCodesPage(out, len(list.Pods)+len(list.Unknown)+len(list.Notes) > 0)
 }
 
-// writePods writes a table of pods, which is wide with the versions of their rules.
+// writePods writes a table of pods. With wide, the table also contains the versions of the pods' rules.
 func writePods(out io.Writer, pods []group[fleet.Pod], wide bool) {
 	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "NODE", "STATE", "CAUSE"}}
 	if wide {

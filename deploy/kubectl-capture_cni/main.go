@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-capture_cni is a kubectl plugin. kubectl capture-cni shows the state of all nodes and
-// pods, and explains the state of one pod.
+// Command kubectl-capture_cni is a kubectl plugin: kubectl capture-cni shows the state of all nodes and
+// pods, and explains the state of single pods.
 package main
 
 import (
@@ -51,7 +51,7 @@ func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
 	return int(notKnown)
 }
 
-// status is the exit status, if it is not 0, of a command that has printed its result.
+// status is the error of a command that has already printed its result. Its number is the exit status.
 type status int
 
 const (
@@ -62,8 +62,8 @@ const (
 // Error implements error.
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// outcome returns the error that determines a command's exit status, after the command has printed its
-// findings.
+// outcome returns the error for the exit status of a command that has printed its result: notGood if
+// something needs attention, otherwise notKnown if something is unknown, and otherwise nil.
 func outcome(good bool, unknown int) error {
 	switch {
 	case !good:
@@ -125,7 +125,7 @@ func (o *options) check(command string) error {
 	return fmt.Errorf("--output is %q: expected wide, json, yaml or, of test and check, junit", o.output)
 }
 
-// run returns a command's function, which creates a client of the cluster and calls do.
+// run returns a cobra command's function, which creates a client of the cluster and calls do.
 func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		client, err := o.connect()
@@ -145,7 +145,7 @@ func (o *options) connect() (*fleet.Client, error) {
 	return fleet.NewClient(access)
 }
 
-// config returns the configuration of the cluster that kubectl would use.
+// config returns the configuration with which kubectl would connect to the cluster.
 func (o *options) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig

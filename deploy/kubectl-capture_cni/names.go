@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// kinds maps kubectl's resource names to the kind Pod and the kinds that own pods.
+// kinds maps the resource names that kubectl accepts to Pod or to the kind of a pod's owner.
 var kinds = map[string]string{
 	"po": "Pod", "pod": "Pod", "pods": "Pod",
 	"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "deployment.apps": "Deployment",
@@ -21,8 +21,8 @@ var kinds = map[string]string{
 	"job": "Job", "jobs": "Job", "job.batch": "Job",
 }
 
-// podOf returns the pod that an argument names. The argument is NAMESPACE/POD or, in the namespace of
-// --namespace or of the context, POD, pod/POD, or the KIND/NAME of the pod's owner.
+// podOf returns the pod that an argument names. The argument is NAMESPACE/POD, or one of these forms in
+// the namespace of --namespace or of kubectl's context: POD, pod/POD, or KIND/NAME of the pod's owner.
 func (o *options) podOf(ctx context.Context, client *fleet.Client, argument string) (namespace, name string, err error) {
 	namespace, _, err = o.config().Namespace()
 	if err != nil {
@@ -46,8 +46,8 @@ func (o *options) podOf(ctx context.Context, client *fleet.Client, argument stri
 	}
 }
 
-// resolveService returns a packet's destination. If the destination is a Service, resolveService
-// replaces it with the Service's address.
+// resolveService returns the destination of a packet as an address and a port. If to names a Service,
+// it reads the Service's address.
 func resolveService(ctx context.Context, client *fleet.Client, namespace, to string) (string, error) {
 	kind, rest, _ := strings.Cut(to, "/")
 	if kind != "svc" && kind != "service" {

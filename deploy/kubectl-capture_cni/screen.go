@@ -20,8 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// screen writes all output of a command. It prevents that text from the cluster controls the terminal,
-// because pods, Leases, Events and errors can contain any bytes.
+// screen writes all output of a command, and replaces control characters. Without it, text from the
+// cluster could control the terminal, because pods, Leases, Events and errors can contain any bytes.
 type screen struct {
 	out     io.Writer
 	colours bool
@@ -32,13 +32,14 @@ func newScreen(out io.Writer) *screen {
 	return &screen{out, isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
-// Write implements io.Writer. It replaces characters that are neither printable nor line ends.
+// Write implements io.Writer. It replaces each character that is neither printable nor a line end or a
+// tab by a question mark.
 func (s *screen) Write(text []byte) (int, error) {
 	_, err := io.WriteString(s.out, replace(string(text), "\n\t"))
 	return len(text), err
 }
 
-// replace replaces characters that are neither printable nor allowed.
+// replace replaces each character that is neither printable nor in allowed by a question mark.
 func replace(text, allowed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(allowed, r) {
@@ -48,11 +49,11 @@ func replace(text, allowed string) string {
 	}, text)
 }
 
-// printable returns a text as one line, so that its line ends can't make it look like lines of this
-// program.
+// printable returns a text as one line without control characters, so that its parts can't look like
+// lines of this program.
 func printable(text string) string { return replace(text, "") }
 
-// writeLines writes a text of several lines.
+// writeLines writes the lines of a text, each wrapped and indented.
 func writeLines(out io.Writer, indent, text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprint(out, wrap(indent, indent+furtherIndent, line))
@@ -62,17 +63,17 @@ func writeLines(out io.Writer, indent, text string) {
 const (
 	columns = 80 // of a terminal
 
-	// furtherIndent indents all lines of a text except the first, so that they can't look like lines of
-	// this program.
+	// furtherIndent is the additional indentation of all lines of a text except the first, so that
+	// these can't look like lines of this program.
 	furtherIndent = "    "
 )
 
-// whole matches the parts of a text that wrap does not split: a word, or a command, which the user may
-// copy.
+// whole matches the parts of a text that wrap does not split: a word, or a kubectl command, which the
+// user may copy.
 var whole = regexp.MustCompile(`kubectl [^;]*;?|\S+`)
 
-// wrap splits a text into lines that fit a terminal, if its words and commands are short enough. The
-// first line begins with first, and the others with further.
+// wrap splits a text into lines that fit a terminal, unless a word or command is longer. The first line
+// begins with first, and the others with further.
 func wrap(first, further, text string) string {
 	text = printable(strings.TrimSuffix(text, "\n"))
 	if utf8.RuneCountInString(first+text) <= columns {
@@ -93,8 +94,9 @@ func writeProgress(out io.Writer, format string, args ...any) {
 	fmt.Fprintln(out, printable(fmt.Sprintf(format, args...)))
 }
 
-// escape escapes the characters of a document that could control a terminal. JSON permits some of them
-// in strings. For the rarest of them, YAML does not know JSON's escapes.
+// escape replaces the characters of a document that could control a terminal by escapes. JSON permits
+// some of these characters in strings. form says whether the document is JSON or will become YAML,
+// which lacks some of JSON's escapes.
 func escape(document []byte, form string) (escaped []byte) {
 	for _, r := range string(document) {
 		if unicode.IsPrint(r) || r == '\n' {
@@ -112,7 +114,7 @@ func escape(document []byte, form string) (escaped []byte) {
 	return escaped
 }
 
-// writeState writes the word for a state, with a colour on a terminal.
+// writeState writes the word for a state. On a terminal, the word has a colour.
 func writeState(out io.Writer, word string) {
 	s, isScreen := out.(*screen)
 	colour := colourOf(word)
@@ -126,8 +128,8 @@ func writeState(out io.Writer, word string) {
 // Colours of words for states.
 const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
-// colours maps words to colours. It contains words that are not states of pods, and states whose colour
-// does not follow from their severity.
+// colours maps words to colours: words that are no pods' states, and states whose colour is not that of
+// their severity.
 var colours = map[string]string{
 	string(fleet.Ready): green, string(fleet.Removed): green, "passed": green,
 	string(fleet.Waiting): yellow, string(fleet.Unreported): yellow, "skipped": yellow, string(report.InjectedLater): yellow,
@@ -135,7 +137,7 @@ var colours = map[string]string{
 	string(report.OK): green, string(report.Note): yellow, string(report.NotKnown): yellow, string(report.Problem): red,
 }
 
-// colourOf returns the colour of the word for a state, or "" for any other text.
+// colourOf returns the colour of a word for a state, or "" if the word has none.
 func colourOf(word string) string {
 	return cmp.Or(colours[word], colours[string(report.Code(word).Severity())])
 }

@@ -45,7 +45,7 @@ by get and list, with --wait also by watch, and nothing on the nodes.`,
 }
 
 // waitUntilGood watches the fleet until nothing needs attention or the timeout has passed, and writes
-// its progress. It returns the last state.
+// its progress. It returns the last state, or an error if the state could not be read.
 func waitUntilGood(
 	ctx context.Context, client *fleet.Client, namespace string, timeout time.Duration, progress io.Writer,
 ) (last *fleet.Fleet, err error) {

@@ -19,7 +19,7 @@ func stateOf(n fleet.Node) string { return string(n.State) }
 
 func versionOf(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }
 
-// countNodes returns the number of nodes with each value.
+// countNodes returns the number of nodes for each result of value.
 func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	numbers := map[string]int{}
 	for _, node := range f.Nodes {
@@ -28,7 +28,8 @@ func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	return numbers
 }
 
-// counts formats numbers with their names, the largest first.
+// counts formats the numbers that are not 0, with their names, the largest first. If there are none, it
+// returns "none".
 func counts[K ~string](numbers map[K]int) string {
 	names := slices.SortedFunc(maps.Keys(numbers), func(a, b K) int {
 		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
@@ -42,7 +43,7 @@ func counts[K ~string](numbers map[K]int) string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-// agents describes the progress of the DaemonSets.
+// agents describes the progress of the DaemonSets, or returns "none".
 func agents(f *fleet.Fleet) string {
 	var parts []string
 	for _, set := range f.DaemonSets {
@@ -87,7 +88,7 @@ func writeAllNodes(out io.Writer, all []fleet.Node) {
 	nodes.writeBelow(out)
 }
 
-// writeNodes writes the nodes. It writes nodes with the same state and reason in one line.
+// writeNodes writes a table of nodes. Many nodes with the same state and reason have one row.
 func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
 	for _, alike := range groups(bad, findingOfNode) {
@@ -105,7 +106,7 @@ func age(at time.Time) string {
 	return time.Since(at).Round(time.Second).String() + " ago"
 }
 
-// writeCodesPage writes the name of the page that explains the codes, if codes were printed.
+// writeCodesPage writes the URL of the page that explains the codes, if the output contained codes.
 func writeCodesPage(out io.Writer, printed bool) {
 	if printed {
 		fmt.Fprintln(out, "\nCodes: "+report.WithURLs(report.CodesPage))

@@ -22,7 +22,7 @@ type table struct {
 	steps  []step
 }
 
-// step is a next step, and its subject.
+// step is a next step, with the subjects that need it.
 type step struct {
 	text     string
 	subjects group[string]
@@ -30,7 +30,8 @@ type step struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// next adds a step, unless the table has it already, because many rows can have the same cause.
+// next adds a next step for a subject. If the table already has the same step, next only adds the
+// subject, because many rows can have the same cause. An empty text adds nothing.
 func (t *table) next(subject, text string) {
 	at := slices.IndexFunc(t.steps, func(s step) bool { return s.text == text })
 	switch {
@@ -42,10 +43,12 @@ func (t *table) next(subject, text string) {
 	}
 }
 
-// maxSteps limits the printed steps. The output of -o json contains the steps of all findings.
+// maxSteps limits the number of printed steps. The output of -o json contains the steps of all
+// findings.
 const maxSteps = 5
 
-// write writes the columns, each as wide as its widest cell, and then the steps.
+// write writes the columns, each as wide as its widest cell, and then the next steps. It writes nothing
+// if there are no rows.
 func (t *table) write(out io.Writer) {
 	if len(t.rows) == 0 {
 		return
@@ -79,11 +82,12 @@ func (t *table) write(out io.Writer) {
 	}
 }
 
-// leastColumns is the smallest width for a text of several lines.
+// leastColumns is the smallest width of a column in which a text is wrapped.
 const leastColumns = 40
 
-// writeLastCell writes the last cell of a row, which begins in column start after a gap. A longer text
-// continues in that column or, if too few columns are left, below the row. A single word is not split.
+// writeLastCell writes the last cell of a row, after gap. The cell begins in the column start. A longer
+// text continues in that column or, if fewer than leastColumns are left, below the row. A single word
+// is not split.
 func writeLastCell(out io.Writer, start int, gap, cell string) {
 	switch {
 	case !strings.Contains(cell, " ") || start+utf8.RuneCountInString(cell) <= columns:
@@ -106,8 +110,8 @@ func (t *table) writeBelow(out io.Writer) {
 	}
 }
 
-// write writes a result as JSON or YAML, if the user chose that, and otherwise as text. It returns
-// outcome.
+// write writes a result as JSON or YAML, if the user chose one of these formats, and otherwise by the
+// function text. It returns outcome, or an error if it can't write.
 func write[T any](o *options, out io.Writer, result T, outcome error, text func(io.Writer, T)) error {
 	if o.output == "json" || o.output == "yaml" {
 		document, err := json.MarshalIndent(result, "", "  ")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package precheck examines a cluster before capture-cni is installed. It finds obstacles, and chooses
-// the chart's values. It only needs the verbs get and list.
+// the chart's values. It needs only the verbs get and list.
 package precheck
 
 import (
@@ -44,7 +44,8 @@ type Felix struct {
 	} `json:"spec"`
 }
 
-// Read reads a cluster. It returns an error if the API server does not answer.
+// Read reads the facts about a cluster. Parts that it can't read are in Unknown. It returns an error
+// only if the API server does not answer.
 func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster, error) {
 	var info version.Info
 	if err := client.GetJSON(ctx, "/version", &info); err != nil {
@@ -66,7 +67,7 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 	return c, nil
 }
 
-// readMeshes reads the configurations of other meshes' plugins and of istiod's injectors.
+// readMeshes reads the DaemonSets, the configuration of istio-cni, and those of istiod's injectors.
 func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	c.DaemonSets = all[*appsv1.DaemonSet](ctx, c, client, "daemonsets of all namespaces", &appsv1.DaemonSetList{}, metav1.ListOptions{})
 	for _, set := range c.running(report.IstioCNI) {
@@ -82,9 +83,9 @@ func (c *Cluster) readMeshes(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// calls reports whether a webhook calls an injector in a namespace. A ConfigMap's labels would not
-// prove that, because its author chooses them. Only a cluster's administrator can create a webhook's
-// configuration.
+// calls reports whether a webhook of the cluster calls an injector in a namespace. Only a cluster
+// administrator can create a webhook's configuration, but anyone can label a ConfigMap, so labels would
+// prove nothing.
 func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string) bool {
 	return slices.ContainsFunc(webhooks, func(configuration admissionv1.MutatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
@@ -94,7 +95,8 @@ func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string
 	})
 }
 
-// all returns all objects of a kind, or nil if not all of them can be read.
+// all returns all objects of a kind, or nil if they can't be read completely. It then records the
+// reason.
 func all[P interface {
 	*T
 	runtime.Object
@@ -107,12 +109,14 @@ func all[P interface {
 	return objects
 }
 
-// get returns an object, or nil if it does not exist or can't be read.
+// get returns an object, or nil if it does not exist or can't be read. It records the reason why it
+// can't be read.
 func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client, namespace, resource, name string, into P) P {
 	return found(c, resource+" "+name, into, client.Get(ctx, namespace, name, into))
 }
 
-// found returns the object that was read, or nil if it does not exist or could not be read.
+// found returns the object that was read, or nil if it does not exist or could not be read. It records
+// the error why it could not be read.
 func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	if err == nil {
 		return read
@@ -123,7 +127,7 @@ func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	return none
 }
 
-// note records why a part of the cluster is unknown.
+// note records the error because of which a part of the cluster is unknown.
 func (c *Cluster) note(what string, err error) {
 	if err != nil {
 		c.Unknown = append(c.Unknown, fmt.Errorf("reading %s: %w", what, err))

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Names of programs of networks and meshes that DaemonSets run.
+// Names of the networks' and meshes' programs that this package looks for in DaemonSets.
 const (
 	ztunnel    = "ztunnel"
 	linkerdCNI = "linkerd-cni"
@@ -21,8 +21,8 @@ const (
 	calico     = "calico"
 )
 
-// programs lists the programs with the names of their images, because releases, clouds and mirrors use
-// other DaemonSets' names and registries, but the same images' names.
+// programs lists these programs by their images' names, because releases, clouds and mirrors change the
+// names of DaemonSets and of registries, but not of images.
 var programs = []struct {
 	program string
 	image   string // pattern of path.Match for the last two parts of the repository
@@ -41,8 +41,8 @@ var programs = []struct {
 	{calico, "*/mirrored-calico-node", ""},
 }
 
-// programOf returns the program that a DaemonSet runs, or "". Each of these programs mounts directories
-// of the node.
+// programOf returns the program of this list that a DaemonSet runs, or "". It ignores DaemonSets that
+// mount no directory of the node, because each of these programs does.
 func programOf(set appsv1.DaemonSet) string {
 	pod := set.Spec.Template.Spec
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
@@ -68,8 +68,8 @@ func repository(image string) string {
 	return parts[last-1] + "/" + parts[last]
 }
 
-// running returns the DaemonSets that run a program. They must have pods, because then the cluster has
-// admitted them.
+// running returns the DaemonSets that run a program and have pods. A DaemonSet without pods may have
+// been refused by the cluster.
 func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	for _, set := range c.DaemonSets {
 		if set.Status.CurrentNumberScheduled > 0 && programOf(set) == program {
@@ -79,7 +79,7 @@ func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	return sets
 }
 
-// mayRun reports whether a program runs, or might run because not all DaemonSets could be read.
+// mayRun reports whether a program runs, or may run because the DaemonSets could not be read.
 func (c *Cluster) mayRun(program string) bool {
 	return c.DaemonSets == nil || len(c.running(program)) > 0
 }

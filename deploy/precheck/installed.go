@@ -27,7 +27,7 @@ type Installed struct {
 	Values    map[string]string // current values of the keys that this package chooses
 }
 
-// readInstalled reads an existing installation, in any namespace.
+// readInstalled reads an existing installation, in any namespace, into Installed.
 func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	found, namespace := &Installed{Values: map[string]string{}}, c.findInstallation(ctx, client)
 	for _, set := range c.DaemonSets {
@@ -51,9 +51,9 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// findInstallation returns the namespace of the service account in a ClusterRoleBinding that every
-// release has, or "". Labels of DaemonSets would prove nothing, because their author chooses them. Only
-// a cluster's administrator can create a ClusterRoleBinding.
+// findInstallation returns the namespace of an existing installation, or "". It finds it by the
+// ClusterRoleBinding that every release has. Only a cluster administrator can create a
+// ClusterRoleBinding, but anyone can label a DaemonSet, so labels would prove nothing.
 func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (namespace string) {
 	for _, account := range []string{"capture-cni", "capture-cni-node"} { // an uninstallation leaves the first one
 		binding := get(ctx, c, client, "", "clusterrolebindings", account, &rbacv1.ClusterRoleBinding{})
@@ -69,7 +69,8 @@ func isReleaseName(name string) bool {
 	return len(name) <= 53 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// read reads the values that an agent's container shows. Older releases had other variables.
+// read reads the chart's values that the container of an agent shows. Older releases had other
+// environment variables.
 func (i *Installed) read(installer corev1.Container) {
 	if mode := fleet.Variable(installer, "CAPTURE_CNI_MODE"); mode != "" {
 		i.Values["mode"] = mode
@@ -82,7 +83,8 @@ func (i *Installed) read(installer corev1.Container) {
 	}
 }
 
-// checkInstalled compares an existing installation with the planned one.
+// checkInstalled adds findings about an existing installation: it may be in another namespace, of
+// another version, or have a pinned image.
 func (r *Report) checkInstalled(c *Cluster) {
 	installed := c.Installed
 	if installed == nil {

@@ -24,7 +24,8 @@ type injection struct {
 	} `json:"istio_cni"`
 }
 
-// cni returns whether istiod injects pods for a CNI plugin, and for which provider.
+// cni returns whether istiod injects pods for a CNI plugin, and for which provider. Versions before
+// 1.24 have other values.
 func (i injection) cni() (enabled bool, provider string) {
 	if i.Pilot.CNI != nil {
 		return i.Pilot.CNI.Enabled, cmp.Or(i.Pilot.CNI.Provider, "default")
@@ -35,7 +36,7 @@ func (i injection) cni() (enabled bool, provider string) {
 	return i.Older.Enabled, "default"
 }
 
-// checkInjectors examines the injection of each revision of istiod, and chooses the mode.
+// checkInjectors adds findings about the injector of each revision of istiod, and chooses the mode.
 func (r *Report) checkInjectors(c *Cluster) {
 	providers := map[string]bool{}
 	for _, one := range c.Injectors {
@@ -77,14 +78,14 @@ func (r *Report) chooseMode(providers map[string]bool) {
 	}
 }
 
-// migrations has the mesh and the guide of each plugin in report.MeshPlugins.
+// migrations maps each plugin in report.MeshPlugins to its mesh and to the guide for migration.
 var migrations = map[string][2]string{
 	linkerdCNI:   {"Linkerd", "migrate-linkerd-cni.md"},
 	"kuma-cni":   {"Kuma", "migrate-consul-kuma.md"},
 	"consul-cni": {"Consul", "migrate-consul-kuma.md"},
 }
 
-// checkMeshes looks for the plugins of other meshes, and for ambient mode.
+// checkMeshes adds findings about the plugins of other meshes, istio-cni and ambient mode.
 func (r *Report) checkMeshes(c *Cluster) {
 	found := false
 	for _, other := range report.MeshPlugins() {

@@ -43,8 +43,8 @@ func (r *Report) checkCilium(c *Cluster) {
 	}
 }
 
-// ciliumIsTheClouds reports whether the cloud runs Cilium and sets its values, as GKE (Dataplane V2)
-// and AKS do.
+// ciliumIsTheClouds reports whether the cloud installs Cilium and sets its values, as GKE (Dataplane
+// V2) and AKS do.
 func (c *Cluster) ciliumIsTheClouds() bool {
 	return slices.ContainsFunc(c.running(cilium), func(set appsv1.DaemonSet) bool {
 		return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(container corev1.Container) bool {
@@ -72,8 +72,8 @@ func (r *Report) checkCalico(c *Cluster) {
 	}
 }
 
-// checkNamespace checks the namespace's Pod Security level, because the agent mounts directories of the
-// node.
+// checkNamespace adds a finding if the namespace's Pod Security level would refuse the agents, which
+// mount directories of the node.
 func (r *Report) checkNamespace(c *Cluster) {
 	label := report.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}

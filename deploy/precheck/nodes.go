@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// isBefore reports whether a version is older than a release, or is no version.
+// isBefore reports whether a version is older than a release, or can't be parsed.
 func isBefore(text, release string) bool {
 	v, err := version.ParseGeneric(text)
 	return err != nil || v.LessThan(version.MustParseGeneric(release))
@@ -33,7 +33,7 @@ func (r *Report) checkVersion(version string) {
 	}
 }
 
-// Distributions, by a part of the kubelet's version and by a label of the node.
+// Parts of the kubelet's version, and labels of a node, that identify the chart's platform.
 var (
 	platformVersions = map[string]string{"+k0s": "k0s", "+k3s": "k3s", "+rke2": "rke2", "-gke.": "gke"}
 	platformLabels   = map[string]string{
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// platformOf returns the chart's platform for a node.
+// platformOf returns the chart's platform for a node, by default plain.
 func platformOf(node corev1.Node) string {
 	if strings.HasPrefix(node.Status.NodeInfo.OSImage, "K3s ") { // the node is K3s' container image
 		return "k3d"
@@ -61,8 +61,8 @@ func platformOf(node corev1.Node) string {
 	return "plain"
 }
 
-// kindWithoutAgents returns the kind of a node on which no DaemonSet can run an agent, or "" for any
-// other node.
+// kindWithoutAgents returns Windows, Fargate or virtual for a node on which no DaemonSet can run an
+// agent, and "" for any other node.
 func kindWithoutAgents(node corev1.Node) string {
 	system := cmp.Or(node.Status.NodeInfo.OperatingSystem, node.Labels[corev1.LabelOSStable], "linux")
 	isVirtual := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "virtual-kubelet.io/provider" })
@@ -82,7 +82,7 @@ func (c *Cluster) linuxNodes() []corev1.Node {
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node corev1.Node) bool { return kindWithoutAgents(node) != "" })
 }
 
-// checkLeftOut adds a note with the nodes that can't have an agent.
+// checkLeftOut adds a note for each kind of node that can't have an agent.
 func (r *Report) checkLeftOut(c *Cluster) {
 	names := map[string][]string{}
 	for _, node := range c.Nodes {
@@ -96,7 +96,7 @@ func (r *Report) checkLeftOut(c *Cluster) {
 	}
 }
 
-// checkNodes checks kernels and runtimes of the nodes, and chooses the platform.
+// checkNodes adds findings about the kernels and runtimes of the nodes, and chooses the platform.
 func (r *Report) checkNodes(c *Cluster) {
 	r.checkLeftOut(c)
 	platforms, runtimes, found := map[string]bool{}, map[string]bool{}, map[report.Finding][]string{}

@@ -33,13 +33,13 @@ func (r *Report) ok(subject, format string, args ...any) {
 	r.add(report.OK, report.Checked, subject, "", format, args...)
 }
 
-// join adds a finding of a check that preflight makes, too.
+// join adds a finding that a check of preflight also returns, with its subject in the cluster.
 func (r *Report) join(subject string, found report.Finding) {
 	found.Subject = subject
 	r.Results = append(r.Results, found)
 }
 
-// Check returns the obstacles to an installation in a namespace.
+// Check returns the obstacles to an installation in a namespace, and the commands that install.
 func Check(c *Cluster, namespace string) *Report {
 	r := &Report{Values: map[string]string{}, namespace: namespace}
 	r.checkVersion(c.Version)
@@ -67,7 +67,7 @@ func Check(c *Cluster, namespace string) *Report {
 	return r
 }
 
-// helm returns a command of Helm with the values.
+// helm returns a Helm command with the values that the checks have chosen.
 func (r *Report) helm(words ...string) string {
 	words = append([]string{"-n", r.namespace}, words...)
 	for _, key := range slices.Sorted(maps.Keys(r.Values)) {

@@ -35,7 +35,7 @@ var archives = []archive{
 	{"kubectl-capture_cni", "windows", "amd64", atDesks, nil},
 }
 
-// programs maps the programs' file names to their packages.
+// programs maps the programs' file names in the archive to their packages.
 func (a archive) programs() map[string]string {
 	suffix := ""
 	if a.system == "windows" {
@@ -48,7 +48,7 @@ func (a archive) programs() map[string]string {
 	return sources
 }
 
-// build returns the archive's files.
+// build returns the files of the archive: programs, licences and scripts.
 func (a archive) build(ctx context.Context, version string) (build.Files, error) {
 	files, err := build.Programs(ctx, version, a.system, a.architecture, a.programs())
 	if err != nil {
@@ -64,7 +64,7 @@ func (a archive) build(ctx context.Context, version string) (build.Files, error)
 	return files, nil
 }
 
-// pack returns the archive's file name and content.
+// pack returns the name and the content of the archive: zip for Windows, and otherwise tar.gz.
 func (a archive) pack(version string, files build.Files) (name string, content []byte, err error) {
 	name = strings.Join([]string{a.name, version, a.system, a.architecture}, "_")
 	if a.system == "windows" {

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// sumsFile is a file in the format that `sha256sum --check` reads.
+// sumsFile is the name of the file with the checksums, in the format of sha256sum.
 const sumsFile = "SHA256SUMS"
 
-// checksums returns the checksums of all files in a directory.
+// checksums returns the SHA-256 checksums of all files in a directory except sumsFile, in the format
+// that sha256sum --check reads.
 func checksums(directory string) ([]byte, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release writes the files of a release into a directory. It writes the programs for each
-// platform with their licences, the list of the modules in them (SBOM), the chart, its default
-// manifest, and the checksums of all files in the directory. Command image must have written the image
-// there before. Equal sources produce equal files.
+// Command release writes the files of a release into a directory: the programs for each platform with
+// their licences, the list of the modules in them (SBOM), the chart, its default manifest, and the
+// checksums of all files. Before that, the command image must have written the image there. Equal
+// sources produce equal files.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// release writes the files. It must run in the project's root.
+// release writes the files of a release. It must run in the project's root directory.
 func release(ctx context.Context, out, version string, archives []archive) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -64,7 +64,7 @@ func release(ctx context.Context, out, version string, archives []archive) error
 	return write(out, sumsFile, sums)
 }
 
-// writeChart writes the chart, the schema of its values for editors, and its default manifest.
+// writeChart writes the chart, its default manifest, and the schema of its values, which editors use.
 func writeChart(out, version string) error {
 	files, err := build.Directory("deploy/chart", "capture-cni") // helm package would write the current time into the archive
 	if err != nil {

@@ -43,8 +43,8 @@ func (s *sbom) add(a archive, version string, files build.Files) error {
 	return nil
 }
 
-// module adds a module if it is new, and returns its package URL, by which databases of vulnerabilities
-// identify modules.
+// module adds a module, unless it is already listed, and returns its package URL, by which databases of
+// vulnerabilities identify modules.
 func (s *sbom) module(name, version string) string {
 	url := "pkg:golang/" + name + "@" + version
 	if !slices.ContainsFunc(s.components, func(c cyclonedx.Component) bool { return c.BOMRef == url }) {
@@ -59,7 +59,8 @@ func (s *sbom) module(name, version string) string {
 	return url
 }
 
-// encode returns the list as JSON of CycloneDX, without a time or a random number.
+// encode returns the list as CycloneDX JSON. It contains neither a time nor a random number, so that
+// equal lists are equal files.
 func (s *sbom) encode(version string) ([]byte, error) {
 	document := cyclonedx.NewBOM()
 	document.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{

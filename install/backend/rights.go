@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// checkRights returns an error if this process lacks a capability that a test needs. Without the
-// capability, iptables would report that the kernel lacks a table.
+// checkRights returns an error if this process lacks a capability that the test of a backend needs.
+// Without this check, the test would blame the kernel, because iptables reports a missing table then.
 func checkRights(asked config.Backend) error {
 	needed := []struct {
 		name   string

@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Test returns the verdict on a node whose file system is at root, or "" for this process's file
-// system. It returns the earlier verdict if that is good, and of this boot, version and list of meshes. The choice for
-// Auto never changes within a boot. If the kernel has no memory, refuses a permission, or does not
+// Test returns the verdict on a node whose file system is at root, or "" for this process's own. If the
+// earlier verdict is good, and of the same boot, version, choice and meshes, it returns that. The choice
+// for Auto never changes within a boot. If the kernel has no memory, refuses a permission or does not
 // answer, Test returns an error instead of a verdict.
 func Test(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, earlier Verdict) (v Verdict, err error) {
 	v = Verdict{Version: config.OwnVersion(), Asked: asked, Meshes: fmt.Sprint(meshes)}
@@ -60,15 +60,15 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 	return v, nil
 }
 
-// The tests are repeated, because the kernel also reports a module as missing if it could not load the
-// module in time.
+// A test is repeated if a module seems to be missing, because the kernel reports the same if it could
+// not load the module in time.
 const (
 	attempts = 3
 	pause    = time.Second
 )
 
-// probe returns which module or program a backend lacks, or "" if the backend works. It returns an
-// error if neither is certain.
+// probe returns the module or the program that a backend lacks, or "" if the backend works. It returns
+// an error if this is uncertain.
 func probe(
 	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool,
 ) (found podnet.Probed, lacks string, err error) {
@@ -89,8 +89,8 @@ func probe(
 	return found, lackOf(err), nil
 }
 
-// lackOf returns which module the kernel lacks, or which program the node lacks. It returns "" if the
-// error says neither.
+// lackOf returns the text of an error that names a missing module of the kernel or a missing program of
+// the node, and "" for any other error.
 func lackOf(err error) string {
 	if lacking, ok := errors.AsType[nfnetlink.Lacking](err); ok {
 		return lacking.Error()

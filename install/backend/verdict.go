@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend tests once per boot whether a node's kernel supports the backend. If the operator
-// configures "auto", it also chooses the backend.
+// Package backend tests once per boot whether a node's kernel supports the backend. With the backend
+// "auto", it also chooses the backend.
 package backend
 
 import (
@@ -18,8 +18,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Auto is the operator's choice to use nftables or, if the kernel lacks a module for nftables, a
-// variant of iptables that works. The plugin does not know Auto, because its entry names one backend.
+// Auto is the operator's choice to let the test choose: nftables or, if the kernel lacks a module for
+// it, a variant of iptables that works. The plugin does not know Auto, because its entry names the
+// chosen backend.
 const Auto config.Backend = "auto"
 
 // Verdict is the result of a test of a node. Its zero value means that the node was not tested since it
@@ -44,7 +45,7 @@ const DirectoryName = "backend"
 
 const fileName = "verdict.json"
 
-// Read returns this boot's verdict from the run directory.
+// Read returns this boot's verdict from the run directory, or the zero value if there is none.
 func Read(runDir string) (v Verdict, err error) {
 	path := filepath.Join(runDir, DirectoryName, fileName)
 	content, err := host.ReadFile(path)
@@ -61,7 +62,7 @@ func Read(runDir string) (v Verdict, err error) {
 	return v, err
 }
 
-// Write replaces the verdict.
+// Write writes the verdict to the run directory.
 func Write(runDir string, v Verdict) (err error) {
 	directory, err := host.MakeDir(filepath.Join(runDir, DirectoryName), nil)
 	if err != nil {
@@ -80,8 +81,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// Fault returns an error if the plugin's entry can't be written for the backend that the operator
-// configured. For a node that was not tested, it returns nil, except for Auto.
+// Fault returns an error if the plugin's entry must not be written, because the backend that the
+// operator configured does not work. For a node that was not tested, it returns nil, except for Auto.
 func (v Verdict) Fault(asked config.Backend) error {
 	switch {
 	case v.Asked == asked && v.Chosen == "":
@@ -93,8 +94,8 @@ func (v Verdict) Fault(asked config.Backend) error {
 	return nil
 }
 
-// Notes returns findings about the meshed pods that this node can't capture with the tested backend, if
-// the operator still configures that backend.
+// Notes returns findings about kinds of meshed pods that this node can't capture with the tested
+// backend. It returns none if the operator has configured another backend since.
 func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	if v.Asked != asked {
 		return nil

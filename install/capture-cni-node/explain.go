@@ -69,7 +69,7 @@ it shows the last ADD alone:
 	return command
 }
 
-// explained is an explanation or a trace of a pod.
+// explained is an explanation of a pod, or a trace of its packet, which can be printed as text.
 type explained interface{ Text() string }
 
 func (o *options) explain(

@@ -14,13 +14,13 @@ import (
 )
 
 // variable returns the name of the environment variable that sets a flag, such as CAPTURE_CNI_NET_DIR
-// for --net-dir. Both containers of the DaemonSet have these variables, and commands that kubectl exec
-// runs in a container inherit them.
+// for --net-dir. Both containers of the DaemonSet have these variables, so commands under kubectl exec
+// inherit them.
 func variable(flag string) string {
 	return "CAPTURE_CNI_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readEnvironment sets each flag from its variable, unless the command line sets the flag.
+// readEnvironment sets each flag from its environment variable, unless the command line sets the flag.
 func readEnvironment(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(flag *pflag.Flag) {

@@ -60,8 +60,8 @@ the API server: it asks the agent for pods.`,
 	return command
 }
 
-// declareUpdate declares the flag also for the commands that explain pods: they run in the container of the
-// guard, which has its variable.
+// declareUpdate declares the flag --update. Commands that explain pods also have this flag, because
+// they run in the guard's container, which has the flag's environment variable.
 func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
 	*update = guard.UpdateNever
 	flags.Var(update, "update", "what outdated pods get while they run: never (nothing), rules (today's rules), "+
@@ -89,7 +89,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	return runTogether(ctx, append(tasks, server)...)
 }
 
-// guardRegistry returns a registry with the metrics that the guard serves on every node.
+// guardRegistry returns a registry with the metrics of the guard that do not depend on pods.
 func guardRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -97,7 +97,8 @@ func guardRegistry() *prometheus.Registry {
 	return registry
 }
 
-// guardProbe serves the kubelet's probe and the metrics.
+// guardProbe returns the handler of the kubelet's probe and of the metrics. The probe fails if stuck
+// returns an error.
 func guardProbe(stuck func() error, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -111,7 +112,8 @@ func guardProbe(stuck func() error, registry *prometheus.Registry) http.Handler 
 	return mux
 }
 
-// newGuard returns a guard with the plugin's configuration, as the agent writes it into the entry.
+// newGuard returns a guard with the plugin's configuration, as the agent writes it into the entry. It
+// returns an error if the configuration permits no guard.
 func (o *options) newGuard(settings guard.Settings, registry prometheus.Registerer) (*guard.Guard, error) {
 	if o.AgentSocket() == "" {
 		return nil, errors.New("agentSocket is empty in netconf, and the guard asks the agent for pods: expected a path, or no guard")

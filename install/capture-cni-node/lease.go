@@ -17,7 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// publish returns the task that publishes the state of the node and its pods in a Lease.
+// publish returns the task that publishes the state of the node and its pods in a Lease, or none if
+// that is disabled or impossible.
 func (a *agent) publish() []task {
 	own, node := a.Credentials.Pod, a.Credentials.Node
 	if !a.publishes || node == "" || own.Namespace == "" {
@@ -36,7 +37,7 @@ func (a *agent) publish() []task {
 	return []task{untilEnd(kube.NewLeaseWriter(settings, api, a.log).Run)}
 }
 
-// nodeState returns the agent's state of the node with the guard's states of pods.
+// nodeState returns the state of the node, with the states of pods that the guard has written.
 func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	found := a.keeper.CurrentReport(ctx)
 	state := report.NodeState{
@@ -65,7 +66,7 @@ func (a *agent) podStates() *report.Pods {
 }
 
 // nodeUID returns the UID of the agent's Node, if the agent's own token contains it, and otherwise "".
-// The kubelet renews the token's file.
+// It reads the token's file each time, because the kubelet renews the token.
 func nodeUID(access *rest.Config, name string) string {
 	token := access.BearerToken
 	if access.BearerTokenFile != "" {

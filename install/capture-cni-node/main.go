@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni-node is the node agent. It installs the plugin, its credentials and its entry in
-// the runtime's configuration on a node, and keeps them there. It removes them only on request, and not
+// Command capture-cni-node is the node agent. It installs the plugin, its credentials, and its entry in
+// the runtime's CNI configuration on a node, and keeps them there. It removes them only on request, not
 // when it ends.
 package main
 
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// errCheckFailed is the error of a command whose report is not good.
+// errCheckFailed is the error of a command that has printed a report with a fault.
 var errCheckFailed = errors.New("check failed")
 
 func root() *cobra.Command {

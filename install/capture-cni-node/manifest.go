@@ -11,7 +11,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/manifest"
 )
 
-// readPod reads a file with one pod, or with one template of a pod.
+// readPod reads a file that contains exactly one pod, or one template of pods.
 func readPod(file string, stdin io.Reader, warnings io.Writer) (*corev1.Pod, error) {
 	found, err := manifest.Read(file, stdin)
 	if err != nil {

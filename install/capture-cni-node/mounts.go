@@ -16,9 +16,9 @@ import (
 
 const mountInterval = time.Second // between checks of the mounts
 
-// untilDeleted returns a task that returns an error once a directory was deleted on the node while this
-// container has it mounted. The mount then still shows the deleted directory. After a restart, the
-// container mounts the new directory.
+// untilDeleted returns a task that returns an error once one of the directories was deleted on the
+// node. The container's mount then still shows the deleted directory. Because of the error the
+// container restarts, and mounts the new directory.
 func (o *options) untilDeleted(mounts ...string) task {
 	return func(ctx context.Context) error {
 		for {
@@ -38,7 +38,7 @@ func (o *options) untilDeleted(mounts ...string) task {
 	}
 }
 
-// agentMounts returns the directories of the node that the agent uses.
+// agentMounts returns the directories of the node that the agent's container mounts.
 func (o *options) agentMounts() []string {
 	mounts := o.socketDirectories()
 	for _, directory := range append([]string{o.NetDir, o.StateDir, o.RunDir, o.TmpfilesDir}, o.BinDirs...) {
@@ -47,7 +47,8 @@ func (o *options) agentMounts() []string {
 	return mounts
 }
 
-// guardMounts returns the directories that the guard shares with the agent, the plugin and the runtime.
+// guardMounts returns the directories that the guard's container mounts, and shares with the agent, the
+// plugin and the runtime.
 func (o *options) guardMounts() []string {
 	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()),
 		telemetry.HistoryDirectory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)

@@ -79,7 +79,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the agent; empty: the service account of its pod")
 }
 
-// prepare validates the flags, and reads the files that they name. It does not connect to anything.
+// prepare validates the flags, and reads the files that they name. It opens no connection.
 func (o *options) prepare() (err error) {
 	var faults []error
 	switch o.Mode {
@@ -132,7 +132,8 @@ func (o *options) prepare() (err error) {
 	return errors.Join(append(faults, err)...)
 }
 
-// readBackend reads the result of the backend's test, and uses the backend that the test chose.
+// readBackend reads the verdict of the backend's test and, with the backend auto, uses the backend that
+// the test chose.
 func (o *options) readBackend() (err error) {
 	if !o.tryKernel {
 		return nil
@@ -144,7 +145,8 @@ func (o *options) readBackend() (err error) {
 	return err
 }
 
-// api returns a client with the agent's rights and its own rate limit.
+// api returns a client of the API server with the agent's permissions, and the configuration of this
+// access.
 func (o *options) api() (client *kube.Client, access *rest.Config, err error) {
 	if o.kubeconfig != "" {
 		access, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
@@ -166,6 +168,7 @@ const (
 )
 
 // findSockets returns the paths, in the agent's file system, at which the runtime's CRI socket can be.
+// It returns none for --cri-socket none.
 func (o *options) findSockets() (paths []string, err error) {
 	switch strings.Join(o.criSockets, ",") {
 	case searchSocket:

@@ -39,7 +39,8 @@ func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 	flags.Uint32Var(&f.mark, "mark", 0, "with --to: the packet's mark, as the proxy sets it with TPROXY")
 }
 
-// asked reports whether the flags request a trace.
+// asked reports whether the flags request a trace, by --to. It returns an error if another flag
+// describes a packet without --to.
 func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 	if f.to != "" {
 		return true, nil
@@ -52,7 +53,8 @@ func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 	return false, nil
 }
 
-// packet returns the packet. Its interface may be empty. The error names every fault in the flags.
+// packet returns the packet that the flags describe. Its interface can be empty. The error names every
+// wrong flag.
 func (f *packetFlags) packet() (trace.Packet, error) {
 	p := trace.Packet{Inbound: f.in, Protocol: capture.TCP, Interface: f.by, Mark: f.mark}
 	if f.udp {

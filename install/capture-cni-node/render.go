@@ -95,7 +95,7 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 	return addresses, nil
 }
 
-// rulesText returns the rules of a pod.
+// rulesText returns the rules of a pod as text, or the reason for which the pod is not captured.
 func (o *options) rulesText(pod *corev1.Pod, addresses []string) (string, error) {
 	decision, err := o.decide(pod, addresses)
 	if err != nil {
@@ -128,7 +128,7 @@ func writeRemarks(text *strings.Builder, decision capture.Decision, format strin
 	}
 }
 
-// traceText returns a text that says which rule of a pod decides about a packet.
+// traceText returns a text that says which of a pod's rules decides about a packet.
 func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFlags) (string, error) {
 	packet, packetErr := flags.packet()
 	own, addressErr := parseAddresses(addresses)

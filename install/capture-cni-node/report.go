@@ -84,7 +84,8 @@ func (o *options) parts(ctx context.Context, scope, address string, update guard
 	return parts
 }
 
-// podParts returns a part for each pod of the mesh.
+// podParts returns a part of the bundle for each running pod of the mesh. If the pods can't be listed,
+// it returns one part with the error.
 func (o *options) podParts(ctx context.Context, update guard.Update) []report.BundlePart {
 	g, err := o.newGuard(guard.Settings{Policy: guard.ReportOnly, Update: update}, prometheus.NewRegistry())
 	var pods []string
@@ -108,8 +109,8 @@ func (o *options) podParts(ctx context.Context, update guard.Update) []report.Bu
 	return parts
 }
 
-// recordsIn writes a record on each line, the newest first, so that the bundle's limit cuts off the
-// oldest.
+// recordsIn returns a function that writes the records in a directory as lines of JSON, the newest
+// first, so that the bundle's limit omits the oldest.
 func recordsIn(directory string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		records, err := telemetry.ReadAll(directory)

@@ -23,11 +23,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/telemetry"
 )
 
-// maxMetrics is larger than the metrics of agent and guard together.
+// maxMetrics limits the bytes that are read, and exceeds the size of the metrics of agent and guard.
 const maxMetrics = 1 << 20
 
-// metricsAt writes the samples of known metrics at an address. It omits all other lines, because the
-// address may belong to another process.
+// metricsAt returns a function that reads the metrics at an address, and writes the samples of known
+// metrics. It omits all other lines, because the address may belong to another program.
 func metricsAt(address string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		address, err := listenAddress(address)
@@ -101,7 +101,7 @@ func isKnownSample(line string) bool {
 	return true
 }
 
-// knownLabels are the labels of our metrics, and of the metrics about Go and the process.
+// knownLabels contains the labels of our metrics, and of the metrics about Go and the process.
 var knownLabels = []string{
 	"agent", "cause", "decision", "hash", "le", "mesh", "part",
 	"plugin", "quantile", "reason", "result", "severity", "source", "stage", "state", "type", "version", "writer",

@@ -23,8 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// aboutOf writes the report's time, the agent's version, and the flags that were set by the command
-// line or the environment.
+// aboutOf returns a function that writes the time, the agent's version, and the flags that the command
+// line or the environment set.
 func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	return func(_ context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "time     %s\nversion  %s, %s\nflags    %s\n", time.Now().UTC().Format(time.RFC3339),
@@ -33,7 +33,8 @@ func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	}
 }
 
-// flagsOf returns the flags that were set. No flag contains a secret.
+// flagsOf returns the flags that were set, with their values. Of a URL with a password, it returns only the
+// scheme and the host. No other flag contains a secret.
 func flagsOf(flags *pflag.FlagSet) string {
 	var words []string
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -60,7 +61,7 @@ func kernelVersion(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// kernelModules writes the name and size of each module. It omits addresses.
+// kernelModules writes the name and size of each loaded module, without its address.
 func kernelModules(_ context.Context, out io.Writer) error {
 	file, err := os.Open("/proc/modules")
 	if errors.Is(err, fs.ErrNotExist) { // the kernel has no modules

@@ -130,7 +130,8 @@ func (a *agent) run(ctx context.Context) error {
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }
 
-// receive returns the tasks that receive and process the plugin's records.
+// receive returns the tasks that receive and process records of the plugin and the guard. If
+// agentSocket is empty, it returns none.
 func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err error) {
 	settings := telemetry.Settings{Socket: a.AgentSocket(), Plugin: a.Plugin(), NetConf: a.Entry.Keys}
 	if settings.Socket == "" {
@@ -157,8 +158,9 @@ func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err 
 	return append(tasks, untilEnd(telemetry.New(settings, a.registry, events, a.log).Serve)), nil
 }
 
-// removeTaint returns the task that removes the taint once the node captures pods. The task calls the
-// plugin for the agent's own pod, which is outside the mesh.
+// removeTaint returns the task that removes the startup taint once the node captures pods, or none
+// without --untaint. Before that, the task calls the plugin for the agent's own pod, which is outside
+// the mesh.
 func (a *agent) removeTaint() ([]task, error) {
 	if a.untaint == "" {
 		return nil, nil
@@ -170,7 +172,7 @@ func (a *agent) removeTaint() ([]task, error) {
 	return []task{untilEnd(kube.NewTaintRemover(api, a.Credentials.Node, a.untaint, a.accepts, a.keeper.SetTainted, a.log).Run)}, nil
 }
 
-// accepts returns why pods should not start yet.
+// accepts returns nil if meshed pods may start on the node, and otherwise the reason against it.
 func (a *agent) accepts(ctx context.Context) error { return a.keeper.Accepts(ctx, a.Credentials.Pod) }
 
 // nodeAPI returns the client for a flag that needs the agent's own Node and pod.
@@ -183,7 +185,8 @@ func (a *agent) nodeAPI(flag string) (*kube.Client, error) {
 	return api, err
 }
 
-// writeCondition returns the task that writes the Node's condition.
+// writeCondition returns the task that writes the Node's condition CaptureReady, or none if that is
+// disabled. With absent, the condition is false.
 func (a *agent) writeCondition(absent bool) ([]task, error) {
 	if !a.condition {
 		return nil, nil
@@ -200,7 +203,7 @@ func (a *agent) writeCondition(absent bool) ([]task, error) {
 	return []task{untilEnd(kube.NewConditionWriter(api, a.Credentials.Node, begins, holds, a.log).Run)}, nil
 }
 
-// probes serves the kubelet's probes and the metrics.
+// probes returns the handler of the kubelet's probes and of the metrics.
 func probes(keeper *node.Keeper, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {

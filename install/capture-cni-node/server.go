@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Limits of the HTTP servers. They are necessary because each process on the node can reach them, and
-// each pod if --listen is an address of the node.
+// Limits of the HTTP servers. They are necessary because every process on the node can connect, and
+// every pod if --listen is an address of the node.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second // to read a request, or to write the answer
@@ -25,8 +25,9 @@ const (
 	listenInterval = 5 * time.Second  // between two attempts
 )
 
-// listenAddress parses the address of --listen. Its last colon separates the port. So the host can be
-// an IPv6 address without brackets, which is the form in which the kubelet passes a node's address.
+// listenAddress parses the address of --listen, in which the last colon separates the port. The host
+// can also be an IPv6 address without brackets, which is the form in which the kubelet passes a node's
+// address.
 func listenAddress(text string) (string, error) {
 	address, colon := text, strings.LastIndex(text, ":")
 	if host := text[:max(colon, 0)]; net.ParseIP(host) != nil {
@@ -70,8 +71,8 @@ func httpServer(address string, handler http.Handler, log *slog.Logger) (task, e
 	}, nil
 }
 
-// listen retries until it can listen, because another program can use the port for a while. It returns
-// nil if ctx ends before.
+// listen listens at an address. While another program uses the port, it retries. It returns nil if ctx
+// ends before that.
 func listen(ctx context.Context, address string, log *slog.Logger) net.Listener {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -93,16 +94,16 @@ func listen(ctx context.Context, address string, log *slog.Logger) net.Listener 
 	return nil
 }
 
-// bounded closes the oldest connection if there are more than the limit. So a probe, which is new and
-// short, is served even if others hold as many connections as they can.
+// bounded limits the number of open connections. Beyond the limit, it closes the oldest one, so that a
+// probe, which is new and short, is served even if other clients hold as many connections as they can.
 type bounded struct {
 	max  int
 	mu   sync.Mutex
 	open []net.Conn // the oldest first
 }
 
-// observe is an http.Server's ConnState, which the server calls for a new connection before it serves
-// the connection.
+// observe is an http.Server's function ConnState. The server calls it for a new connection before it
+// serves the connection, and when a connection ends.
 func (b *bounded) observe(conn net.Conn, state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

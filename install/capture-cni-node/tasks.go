@@ -16,7 +16,7 @@ func untilEnd(work func(context.Context)) task {
 	return func(ctx context.Context) error { work(ctx); return nil }
 }
 
-// after returns tasks that begin once a channel is closed.
+// after returns tasks that begin once the channel begin is closed.
 func after(begin <-chan struct{}, tasks []task) []task {
 	waiting := make([]task, len(tasks))
 	for i, t := range tasks {
@@ -32,7 +32,8 @@ func after(begin <-chan struct{}, tasks []task) []task {
 	return waiting
 }
 
-// runTogether runs all tasks. It ends them when the first one fails, and waits for all of them.
+// runTogether runs all tasks at the same time. It ends them when the first one fails, waits for all of
+// them, and returns the first error.
 func runTogether(ctx context.Context, tasks ...task) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range tasks {

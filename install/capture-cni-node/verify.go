@@ -28,8 +28,8 @@ func preflightCommand(o *options) *cobra.Command {
 		})
 }
 
-// queryCommand returns a command that prints a report about the node, as text or as JSON, and fails if
-// the report is not good. The command changes nothing.
+// queryCommand returns a command that prints a report about the node, as text or JSON, and fails if the
+// report is not good.
 func queryCommand(use, short string, query func(context.Context) (text string, document any, good bool)) *cobra.Command {
 	var format string
 	command := &cobra.Command{

@@ -27,10 +27,10 @@ const (
 	kept    decision = "kept"    // the agent updates its existing entry
 )
 
-// Beside returns the plugins of other meshes in the list that the runtime loads, and the mode in which
-// the agent may write its entry. This is the given mode or, in a list with istio-cni, the mode of the
-// existing entry. It returns an error if there is no list yet, or if the agent must write no entry
-// because of such a plugin.
+// Beside returns the other meshes' plugins in the list that the runtime loads, and the mode in which
+// the agent may write its entry: the given mode or, in a list with istio-cni, the mode of the existing
+// entry. It returns an error if there is no list yet, or if the agent must write no entry because of
+// such a plugin.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // the list that the runtime loads is elsewhere
@@ -58,8 +58,9 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 	return others, mode, nil
 }
 
-// decideBeside returns the agent's decision because of a plugin in the list. istio-cni captures the
-// same pods as capture-cni. Other meshes' plugins capture only pods with their own proxies.
+// decideBeside decides whether the agent may write its entry next to a plugin in the list. Only
+// istio-cni can forbid that, because it captures the same pods. Other meshes' plugins capture only pods
+// with their own proxies.
 func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	other := Other{file: p.File, Plugin: Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
 	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
@@ -72,8 +73,8 @@ func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	return other
 }
 
-// standingMode returns the mode of an existing entry that the runtime calls. If there are several, it
-// returns the mode of the one that the runtime calls first.
+// standingMode returns the mode of an existing entry that the runtime calls, and whether there is one.
+// If there are several, it returns the mode of the one that the runtime calls first.
 func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return report.Owned, true
@@ -90,7 +91,8 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	return report.DropIn, found
 }
 
-// CapturesTwice returns warnings about plugins that capture the same pods as an entry of this mode.
+// CapturesTwice returns a warning for each of the plugins that captures the same pods as an entry of
+// this mode.
 func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) {
 	for _, other := range others {
 		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {
@@ -102,7 +104,7 @@ func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) 
 	return warnings
 }
 
-// severities maps a decision to the severity of its finding.
+// severities maps the agent's decision about its entry to the severity of the finding.
 var severities = map[decision]report.Severity{allowed: report.Note, kept: report.Note, Refused: report.Problem}
 
 // Finding returns a finding about the plugin. It is a problem if the agent writes no entry because of
@@ -112,7 +114,7 @@ func (o Other) Finding() report.Finding {
 	return report.Finding{Code: code, Severity: severities[o.Decision], Reason: what, Next: do}
 }
 
-// describe returns the finding's code, reason and next step.
+// describe returns the code, the reason and the next step of the finding.
 func (o Other) describe() (code report.Code, what, do string) {
 	const (
 		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// ChainedName is the entry's file in mode multus-chain. It differs from dropInName, because each mode
-// removes the files of the other modes.
+// ChainedName is the name of the entry's file in mode multus-chain. It differs from dropInName, because
+// each mode removes the files of the other modes.
 const ChainedName = "capture-cni-chain.conf"
 
-// chained writes the entry into the directory of Multus' auxiliary chain. Multus reads the directory at
-// each ADD, and calls the chain after the pod's networks.
+// chained writes the entry into the directory of Multus's auxiliary chain. Multus reads the directory
+// at each ADD, and calls the chain after the pod's networks.
 type chained struct{ file }
 
 func (c chained) Fault(net Net, entry []byte) error {
@@ -26,8 +26,8 @@ func (c chained) Place(net Net, entry []byte) error {
 	return errors.Join(c.file.Place(net, entry), ChainFault(net))
 }
 
-// ChainFault returns an error with the files because of which Multus skips the whole chain, and starts
-// pods without it. Multus loads every file whose name ends in .conf.
+// ChainFault returns an error that names the files because of which Multus skips the whole chain, and
+// starts pods without it. Multus loads every file whose name ends in .conf.
 func ChainFault(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

@@ -12,12 +12,12 @@ import (
 // dropInName is the name of the entry's file in the modes dropin and multus.
 const dropInName = "capture-cni.conf"
 
-// dropIn writes the entry into the directory that is named after the network. From there, libcni 1.3
-// and newer loads more plugins for the list. Runtimes watch only the parent directory, so dropIn
+// dropIn writes the entry to a file in the directory that has the network's name. libcni 1.3 and newer
+// loads more plugins for the list from there. Runtimes watch only the parent directory, so dropIn also
 // triggers that watch.
 type dropIn struct{}
 
-// in calls do with the directory that is named after the network.
+// in calls do with the directory of drop-ins of each primary list.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	return eachPrimary(net, report.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)
@@ -60,8 +60,8 @@ func (dropIn) Remove(net Net) error {
 	})
 }
 
-// eachSubdirectory calls do with each subdirectory, because the network may have had another name
-// before.
+// eachSubdirectory calls do with each subdirectory, because the entry may be in that of an earlier name
+// of the network.
 func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) error {
 	names, err := net.Directories()
 	errs := []error{err}

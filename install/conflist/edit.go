@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// errNoInterfacePlugin is the error for a list without a plugin that creates the pod's interface.
+// errNoInterfacePlugin is the error for a list that contains no plugin except ours.
 var errNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
 
-// With returns the list's text with our entry, once, after the interface plugin and the plugins of
-// other meshes. If the list is up to date, With returns it unchanged.
+// With returns the list's text with our entry, exactly once, after the interface plugin and the plugins
+// of other meshes. If our entry is already there and up to date, With returns the text unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
@@ -31,8 +31,8 @@ func (l *List) With(entry []byte) ([]byte, error) {
 	return edited.replaced(slices.IndexFunc(edited.Plugins, Plugin.isOurs), entry), nil
 }
 
-// Without returns the list's text without our entries. If the list was not edited in between, the text
-// equals the one before With.
+// Without returns the list's text without our entries. If nobody edited the list after With, this is
+// the text before With.
 func (l *List) Without() ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
@@ -40,13 +40,14 @@ func (l *List) Without() ([]byte, error) {
 	return l.without(Plugin.isOurs).text, nil
 }
 
-// Has reports whether With would return the list unchanged.
+// Has reports whether the list contains our entry as With would write it.
 func (l *List) Has(entry []byte) bool {
 	text, err := l.With(entry)
 	return err == nil && bytes.Equal(text, l.text)
 }
 
-// without returns the list without some of its elements. It always keeps one element.
+// without returns the list without the elements for which dropped returns true. It never deletes the
+// last remaining element.
 func (l *List) without(dropped func(Plugin) bool) *List {
 	edited := l
 	for i, plugin := range slices.Backward(l.Plugins) {
@@ -57,7 +58,7 @@ func (l *List) without(dropped func(Plugin) bool) *List {
 	return edited
 }
 
-// deleted returns the list without an element and its comma.
+// deleted returns the list without the element i and its comma.
 func (l *List) deleted(i int) *List {
 	from, to := l.Plugins[i].start, l.Plugins[i].end
 	if i > 0 {
@@ -75,8 +76,8 @@ func (l *List) deleted(i int) *List {
 	return &edited
 }
 
-// replaced returns the text with new content of an element. If the content is equal, the text stays
-// unchanged.
+// replaced returns the text with new content of the element i. If the old content is the same JSON, the
+// text stays unchanged.
 func (l *List) replaced(i int, entry []byte) []byte {
 	current := l.text[l.Plugins[i].start:l.Plugins[i].end]
 	if sameContent(current, entry) {
@@ -90,14 +91,14 @@ func (l *List) appended(entry []byte) []byte {
 	return slices.Concat(l.text[:end], []byte(","), []byte(l.gap()), l.indented(entry), l.text[end:])
 }
 
-// gap returns the white space before the last element.
+// gap returns the white space that precedes the last element.
 func (l *List) gap() string {
 	before := string(l.text[:l.Plugins[len(l.Plugins)-1].start])
 	return before[len(strings.TrimRight(before, " \t\r\n")):]
 }
 
-// indented returns the entry in the list's style. If the last element is on a line of its own, indented
-// indents the entry like it. Otherwise the entry is on one line.
+// indented returns the entry in the style of the list. If the last element begins on a new line, the
+// entry has that element's indentation. Otherwise the entry has one line.
 func (l *List) indented(entry []byte) []byte {
 	gap := l.gap()
 	newline := strings.LastIndexByte(gap, '\n')
@@ -126,7 +127,7 @@ func sameContent(a, b []byte) bool {
 	return decode(a, &left) == nil && decode(b, &right) == nil && reflect.DeepEqual(left, right)
 }
 
-// decode decodes JSON, and keeps numbers as their literals.
+// decode decodes JSON. Numbers stay literals, so that none is rounded.
 func decode(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

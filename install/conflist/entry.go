@@ -15,16 +15,17 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// podAnnotations is the capability for which the runtime passes the pod's annotations. With them, the
-// plugin needs no lookup for a pod outside the mesh.
+// podAnnotations is the key with which the entry requests the pod's annotations from the runtime. With
+// them, the plugin needs no lookup for a pod outside the mesh.
 const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
-// chainExclusions is the default of excludeNamespaces in mode multus-chain. There Multus calls the
-// plugin for every pod, and without annotations the plugin needs a lookup for each. The pods that the
-// cluster itself needs must not wait for a lookup.
+// chainExclusions is the default of excludeNamespaces in mode multus-chain. In this mode, Multus calls
+// the plugin for every pod, and passes no annotations, so the plugin needs a lookup for each. The pods
+// that the cluster itself needs must not wait for lookups.
 const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 
-// Entry is the plugin's entry, parsed once. Its text depends only on the directory of the kubeconfig.
+// Entry is the plugin's entry, which is parsed once. Apart from the directory of the kubeconfig, its
+// text never changes.
 type Entry struct {
 	Conf  config.NetConf  // as the plugin reads it, with a kubeconfig in the state directory
 	Keys  json.RawMessage // the operator's keys, and the agent's socket unless it is the default
@@ -33,7 +34,7 @@ type Entry struct {
 }
 
 // ParseEntry parses the operator's keys strictly. It returns an error for an unknown key, about which
-// the plugin could only log a warning at each ADD.
+// the plugin could only warn at each ADD.
 func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)
 	if len(keys) == 0 {
@@ -76,15 +77,15 @@ func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, 
 	return e, err
 }
 
-// With returns the entry with the backend that was chosen for backend.Auto.
+// With returns the entry with a backend, which the test chose for backend.Auto.
 func (e Entry) With(chosen config.Backend) Entry {
 	e.Keys, e.Conf.Backend = joinObjects(fmt.Appendf(nil, `{"backend":%q}`, chosen), e.Keys), chosen
 	return e
 }
 
-// Text returns the entry with the path of a kubeconfig. It contains the agent's keys, and then the
-// operator's keys in their order. Under Multus it does not request annotations, because Multus passes
-// none.
+// Text returns the text of the entry with the path of a kubeconfig. It contains the agent's keys, and
+// then the operator's keys in their order. Under Multus, it does not request annotations, because
+// Multus passes none.
 func (e Entry) Text(kubeconfig string) []byte {
 	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, PluginType, kubeconfig)
 	if !e.Mode.UnderMultus() {
@@ -93,8 +94,8 @@ func (e Entry) Text(kubeconfig string) []byte {
 	return joinObjects(append(own, '}'), e.Keys)
 }
 
-// joinObjects inserts the keys of a non-empty JSON object before the keys of another object, and keeps
-// the bytes of both.
+// joinObjects returns a JSON object with the keys of two objects, and keeps the bytes of both. The
+// first object must not be empty.
 func joinObjects(first, second []byte) []byte {
 	rest := bytes.TrimSpace(second[1 : len(second)-1])
 	if len(rest) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// inserted writes the entry into the primary conflist.
+// inserted writes the entry into each primary list.
 type inserted struct{}
 
 func (inserted) Fault(net Net, entry []byte) error {
@@ -36,9 +36,9 @@ func (inserted) Place(net Net, entry []byte) error {
 	})
 }
 
-// checkUnchanged returns an error if another program has written the file after the agent read it, so
-// that the agent does not overwrite the change. A change between this check and the rename is still
-// lost, because the agent shares no lock with that program.
+// checkUnchanged returns a function that returns an error if another program has written the file since
+// the agent read it, so that the agent does not overwrite the change. A change between this check and
+// the renaming is still lost, because the agent shares no lock with that program.
 func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	return func(string) error {
 		current, err := net.Read(name)
@@ -49,8 +49,8 @@ func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	}
 }
 
-// Found reports whether any list has the entry, or an original was kept. Like Remove, it reads every
-// list.
+// Found reports whether any list has the entry, or an original file was kept. Like Remove, it reads
+// every list.
 func (inserted) Found(net Net) (bool, error) {
 	names, err := net.Names()
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -59,8 +59,8 @@ func (inserted) Found(net Net) (bool, error) {
 	}), err
 }
 
-// readListWithEntry returns a list that contains the entry. It returns nil for another file, for a
-// link, and for the list of mode owned.
+// readListWithEntry returns a list that contains the entry, with its text. It returns nil for any other
+// file, for a symbolic link, and for the list of mode owned.
 func readListWithEntry(net Net, name string) (*List, []byte) {
 	text, err := net.Read(name)
 	link, linkErr := net.Link(name)
@@ -74,8 +74,8 @@ func readListWithEntry(net Net, name string) (*List, []byte) {
 	return list, text
 }
 
-// Remove reads every list, because the agent may have written the entry into another list than the
-// primary one.
+// Remove removes the entry from every list, because the agent may have written it into another list
+// than the current primary one. It also restores original files that were kept.
 func (inserted) Remove(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package conflist places the plugin's entry in the runtime's CNI configuration, in each mode, and
-// finds the list that the runtime loads. When it edits a list, it keeps all bytes except our entry's,
-// including unknown keys, numbers beyond float64, and the indentation.
+// finds the list that the runtime loads. When it edits a list, it keeps all bytes except those of our
+// entry, such as unknown keys, numbers beyond float64, and the indentation.
 package conflist
 
 import (
@@ -39,13 +39,13 @@ type Plugin struct {
 	start, end int // offsets of the object in the text
 }
 
-// OtherMesh reports whether the plugin captures pods for another mesh, or is istio-cni.
+// OtherMesh reports whether the plugin is istio-cni, or captures pods for another mesh.
 func (p Plugin) OtherMesh() bool {
 	return p.IsIstioCNI() || slices.Contains(report.MeshPlugins(), p.Type)
 }
 
 // IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as capture-cni.
-// Older installers put a prefix before its name.
+// Older installers add a prefix to its name.
 func (p Plugin) IsIstioCNI() bool {
 	return p.Type == report.IstioCNI || strings.HasSuffix(p.Type, "-"+report.IstioCNI)
 }
@@ -59,7 +59,7 @@ func isAmbient(entry []byte) bool {
 }
 
 // Parse parses a list as libcni does. The error says why a runtime would not load the list, and quotes
-// none of its content.
+// nothing of the list.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *List) HasOurs() bool { return slices.ContainsFunc(l.Plugins, Plugin.isO
 // HasOthers reports whether the list has an entry of another plugin.
 func (l *List) HasOthers() bool { return slices.ContainsFunc(l.Plugins, isOther) }
 
-// locate returns the offsets of each element of the top-level key "plugins".
+// locate returns the elements of the top-level key "plugins", with their offsets in the text.
 func locate(text []byte) ([]Plugin, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if _, err := decoder.Token(); err != nil { // the opening brace

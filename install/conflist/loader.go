@@ -18,7 +18,7 @@ import (
 )
 
 // Loader contains the settings by which the node's runtime chooses the lists that it loads. If the
-// runtime is unknown, the package assumes that it can be containerd or CRI-O.
+// runtime is unknown, this package considers both containerd and CRI-O.
 type Loader struct {
 	Runtime report.Runtime
 	Most    int      // number of lists that containerd loads; 0 means all
@@ -33,17 +33,16 @@ type Net struct {
 	Loader
 }
 
-// choices contains the sets of lists that the runtime may load. The runtime loads one of these sets.
-// There are several if the runtime is unknown, or if a program may be in a directory that the agent
-// can't see.
+// choices contains the sets of lists of which the runtime loads one. There are several sets if the
+// runtime is unknown, or if a program may be in a directory that the agent can't see.
 type choices struct {
 	sets    [][]primary
 	skipped []error // why CRI-O skips lists
 }
 
-// load returns the lists that the runtime may load. If own is false, load ignores the list of mode
-// owned, and assumes that our program exists. containerd loads the first lists, or no list if one of
-// them is faulty. CRI-O skips a list that is faulty, or whose plugins lack a program.
+// load returns the lists that the runtime may load. If own is false, it ignores the list of mode owned,
+// and assumes that our program exists. containerd loads the first lists, but none if one of them is
+// faulty. CRI-O skips lists that are faulty, or that name a plugin whose program is missing.
 func (n Net) load(own bool) (found choices, err error) {
 	names, err := n.Names()
 	if err != nil {
@@ -87,7 +86,8 @@ func (n Net) load(own bool) (found choices, err error) {
 	return found, nil
 }
 
-// unseen returns the types in a list whose programs the agent does not see, or sees to be no program.
+// unseen returns the plugin types in a list whose programs the agent does not see, or which are no
+// programs. If own is false, it ignores our own type.
 func (n Net) unseen(p primary, own bool) (unseen []string) {
 	for _, kind := range p.types {
 		path, err := invoke.FindInPath(kind, n.BinDirs) // CRI-O searches in the same way
@@ -98,8 +98,8 @@ func (n Net) unseen(p primary, own bool) (unseen []string) {
 	return unseen
 }
 
-// isProgram reports whether the kernel would execute a file. CRI-O also skips a list whose program
-// fails VERSION. The agent does not check that, because it can't run the program, which may need files
+// isProgram reports whether the kernel would execute a file. It does not detect a program that fails
+// VERSION, because of which CRI-O skips a list: the agent can't run the program, which may need files
 // of the node.
 func isProgram(path string) bool {
 	file, err := host.Open(path)
@@ -113,12 +113,13 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().Perm()&0o111 != 0 && (string(start) == elf.ELFMAG || string(start[:2]) == "#!")
 }
 
-// names reports whether a list contains all of these types.
+// names reports whether a list contains all of these plugin types.
 func (p primary) names(types []string) bool {
 	return !slices.ContainsFunc(types, func(kind string) bool { return !slices.Contains(p.types, kind) })
 }
 
-// Called returns nil if the runtime would call the plugin, and otherwise the reason.
+// Called returns nil if every list that the runtime may load contains the plugin, and otherwise the
+// reason for which the runtime may not call it.
 func (n Net) Called() error {
 	found, err := n.load(true)
 	if err == nil && len(found.sets) == 0 {

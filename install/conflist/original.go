@@ -12,19 +12,20 @@ import (
 	"strings"
 )
 
-// originalSuffix is the suffix of plain configurations of other programs that releases before 0.4
+// originalSuffix is the suffix of the new names of plain configurations that releases before 0.4
 // renamed and converted to lists. No runtime loads a file with this suffix.
 const originalSuffix = ".capture-cni-original"
 
-// hasOriginal reports whether an earlier release renamed a plain configuration.
+// hasOriginal reports whether the directory has a plain configuration that an earlier release renamed.
 func hasOriginal(net Net) bool {
 	names, _ := net.Names()
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, originalSuffix) })
 }
 
 // restoreOriginal restores a plain configuration that an earlier release renamed. The caller then
-// removes the list that the release made of it. Until then, the runtime prefers the plain file. If the
-// file's owner has written other content since, restoreOriginal changes nothing and returns an error.
+// removes the list that the release made from it; until then, the runtime prefers the plain file. If
+// the file's owner has written a file with other content since, restoreOriginal changes nothing and
+// returns an error.
 func restoreOriginal(net Net, conf string) error {
 	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
 	text, err := net.Read(original)
@@ -53,7 +54,7 @@ func restoreOriginal(net Net, conf string) error {
 	return net.Rename(original, conf)
 }
 
-// isMadeOf reports whether an earlier release made a list of a plain configuration.
+// isMadeOf reports whether a list is the one that an earlier release made from a plain configuration.
 func isMadeOf(net Net, list []byte, conf string) bool {
 	text, err := net.Read(conf)
 	if err != nil {

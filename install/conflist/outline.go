@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Outline contains the keys of a list that CNI defines and that can't contain a secret. It omits the
-// values of all other keys.
+// Outline describes a list by the keys that CNI defines and that can't contain a secret. It omits all
+// other keys.
 type Outline struct {
 	Name         string          `json:"name"`
 	CNIVersion   string          `json:"cniVersion,omitempty"`
@@ -39,8 +39,8 @@ const (
 	maxName         = 128
 )
 
-// OutlineOf describes as much as possible of a list. It treats a plain configuration as a list with one
-// plugin. Errors quote none of the text.
+// OutlineOf describes as much of a list as possible. It treats a plain configuration as a list with one
+// plugin. The errors quote nothing of the text.
 func OutlineOf(text []byte) (Outline, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -89,8 +89,8 @@ func nameIn(raw json.RawMessage) string {
 	return Shown(text)
 }
 
-// Shown returns a text that has the form of a name or a version unchanged, and a placeholder for any
-// other text. See https://www.cni.dev/docs/spec/#configuration-format.
+// Shown returns a text unchanged if it has the form of a name or a version, and otherwise a
+// placeholder. See https://www.cni.dev/docs/spec/#configuration-format.
 func Shown(text string) string {
 	if len(text) > maxName || strings.Trim(text, nameCharacters) != "" {
 		return notShown
@@ -100,8 +100,8 @@ func Shown(text string) string {
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// withoutContent returns an error that does not quote the text that could not be parsed, because errors
-// go to logs and support archives, and the text may contain secrets.
+// withoutContent returns an error that quotes nothing of the text that could not be parsed, because
+// errors go to logs and support archives, and the text may contain secrets.
 func withoutContent(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON at byte %d", syntax.Offset)

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// fromConf returns a list with a plain .conf as its only plugin, so that With can add our entry. The
-// list has the same name, by which IPAM plugins store their leases.
+// fromConf converts a plain .conf to a list with one plugin, so that With can add our entry. The list
+// has the same name, under which IPAM plugins store their leases.
 func fromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
@@ -30,15 +30,15 @@ func fromConf(conf []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// sourceKey is the key by which an embedding list names its source. Runtimes ignore unknown keys.
+// sourceKey is the key with which a list of mode owned names its source. Runtimes ignore unknown keys.
 const sourceKey = "capture-cni.io/source"
 
-// source returns a text with a file's name and the hash of its content.
+// source returns a text with the name of a primary file and the hash of its content.
 func source(file string, text []byte) string {
 	return fmt.Sprintf("%s sha256:%x", file, sha256.Sum256(text))
 }
 
-// sourceOf returns the source of an embedding list, or "" for any other list.
+// sourceOf returns the source of a list of mode owned, or "" for any other list.
 func sourceOf(list []byte) string {
 	var fields map[string]json.RawMessage
 	var source string
@@ -49,7 +49,7 @@ func sourceOf(list []byte) string {
 }
 
 // embed returns a copy of the primary list with our entry and the source. The copy lacks istio-cni,
-// which captures the same pods, unless its ambient mode is enabled, because ambient pods need it.
+// which captures the same pods. But an istio-cni with ambient mode stays, because ambient pods need it.
 func embed(primary *List, source string, entry []byte) ([]byte, error) {
 	text, err := primary.without(func(p Plugin) bool { return p.IsIstioCNI() && !p.Ambient }).With(entry)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// owned writes the agent's own conflist, which embeds the current primary list. While the primary list
-// is missing or incomplete, the outdated file stays.
+// owned writes the agent's own list, which is a copy of the current primary list with our entry. While
+// the primary list is missing or incomplete, the existing copy stays, although it may be outdated.
 type owned struct{ file }
 
 func embedding(net Net, entry []byte) ([]byte, error) {
@@ -21,11 +21,12 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While the runtime is unknown, it may load one of several: the file that it loads now stays embedded.
+	// While the runtime is unknown, it may load one of several lists. If the copied file is one of them,
+	// keep copying that file.
 	current, _ := net.Read(OwnedName)
 	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
 	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })
-	// That file stays embedded while it is incomplete, if CRI-O may skip the other lists.
+	// If that file is incomplete and CRI-O may skip the other lists, wait until its owner has written it.
 	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && len(net.unseen(found[len(found)-1], false)) > 0 {
 		if _, err := net.read(embedded, false); IsWaiting(err) {
 			return nil, err
@@ -55,7 +56,7 @@ func (o owned) Fault(net Net, entry []byte) error {
 	return nil
 }
 
-// removeRenamed removes copies of the agent's list that another program has renamed, as Cilium
+// removeRenamed removes copies of the agent's list to which another program gave a new name, as Cilium
 // does with cni.exclusive.
 func removeRenamed(net Net) error {
 	names, err := net.Names()
@@ -69,8 +70,8 @@ func removeRenamed(net Net) error {
 	return errors.Join(errs...)
 }
 
-// CheckMaxConfNum refuses mode owned if the runtime would also load the primary list, in addition to
-// the agent's.
+// CheckMaxConfNum returns an error if the mode is owned, and the runtime would also load the primary
+// list in addition to the agent's.
 func CheckMaxConfNum(mode report.Mode, most *int, source string) error {
 	if mode == report.Owned && most != nil && *most != 1 {
 		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's",

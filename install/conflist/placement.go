@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Waiting is the reason why the agent must wait. It disappears without the operator.
+// Waiting is an error that disappears without the operator, so the agent only waits.
 type Waiting string
 
 func (w Waiting) Error() string { return string(w) }
@@ -24,23 +24,23 @@ func IsWaiting(err error) bool {
 	return ok
 }
 
-// Placement is a way to add the entry to the runtime's CNI configuration. Its methods get the directory
-// of conflists.
+// Placement is one way to add the entry to the runtime's CNI configuration. Its methods get the
+// runtime's directory of lists.
 type Placement interface {
-	// Fault returns why the entry is missing or outdated, or nil.
+	// Fault returns nil if the entry is up to date, and otherwise the reason.
 	Fault(net Net, entry []byte) error
 
 	// Place writes the entry, unless it is up to date.
 	Place(net Net, entry []byte) error
 
-	// Found reports whether Remove would remove anything.
+	// Found reports whether there is anything that Remove would remove.
 	Found(net Net) (bool, error)
 
 	// Remove removes the entry. It succeeds if there is no entry.
 	Remove(net Net) error
 }
 
-// In returns the placement of a mode other than Auto.
+// In returns the placement of a mode. The mode must not be Auto.
 func In(mode report.Mode) Placement { return placements[mode] }
 
 var placements = map[report.Mode]Placement{
@@ -53,10 +53,10 @@ var placements = map[report.Mode]Placement{
 	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
 }
 
-// everyMode returns all modes that place an entry, in one order.
+// everyMode returns all modes that have a placement, sorted.
 func everyMode() []report.Mode { return slices.Sorted(maps.Keys(placements)) }
 
-// file is the placement that writes the entry into a file of its own in the runtime's directory.
+// file is the placement that writes the entry to a file of its own in the runtime's directory.
 type file struct {
 	name    string
 	content func(net Net, entry []byte) ([]byte, error)
@@ -82,8 +82,8 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns why the runtime would not call the plugin with the entry, or nil. For Auto, it returns
-// nil if the entry is correct in any mode that Auto can choose.
+// Fault returns nil if the runtime would call the plugin with this entry, and otherwise the reason. For
+// Auto, the entry may be correct in any mode that Auto can choose.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {
@@ -110,7 +110,8 @@ func IsPlaced(net Net) (bool, error) {
 	return false, nil
 }
 
-// RemoveExcept removes the entries of all modes except one. If kept is "", it removes all.
+// RemoveExcept removes the entries of all modes except kept. If kept is "", it removes all, including
+// renamed copies of the agent's list.
 func RemoveExcept(net Net, kept report.Mode) error {
 	var errs []error
 	if kept == "" {
@@ -124,7 +125,7 @@ func RemoveExcept(net Net, kept report.Mode) error {
 	return errors.Join(errs...)
 }
 
-// FileFault returns why a file of the agent's own does not have the desired content, or nil.
+// FileFault returns nil if a file of the agent's own has the desired content, and otherwise the reason.
 func FileFault(directory *host.Dir, name string, want []byte) error {
 	current, err := directory.Read(name)
 	if err == nil && !bytes.Equal(current, want) {
@@ -133,7 +134,8 @@ func FileFault(directory *host.Dir, name string, want []byte) error {
 	return err
 }
 
-// Indented returns a JSON document with indentation.
+// Indented returns a JSON document with indentation. If the document is no JSON, it returns the
+// document unchanged.
 func Indented(document []byte) []byte {
 	var out bytes.Buffer
 	if json.Indent(&out, document, "", "  ") != nil {

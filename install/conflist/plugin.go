@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// checkPlugin returns why libcni can't load the configuration of one plugin from a network's directory,
-// or nil. The error quotes none of its content.
+// checkPlugin returns nil if libcni can load the configuration of one plugin from a file of its own,
+// and otherwise the reason, which quotes nothing of the text.
 func checkPlugin(text []byte) error {
 	_, err := libcni.NetworkPluginConfFromBytes(text)
 	if err == nil {
@@ -30,8 +30,8 @@ type auxiliary struct {
 	Chain string `json:"auxiliaryCNIChainName"`
 }
 
-// CheckAuxiliaryChain returns why pods of a network would not go through Multus' auxiliary chain with
-// this name, or nil. The text is a list or a plain configuration.
+// CheckAuxiliaryChain returns nil if pods of a network go through the auxiliary chain of Multus with
+// this name, and otherwise the reason. The text is a list or a plain configuration.
 func CheckAuxiliaryChain(text []byte, name string) error {
 	var network struct {
 		auxiliary

@@ -26,10 +26,11 @@ type primary struct {
 	conf  bool     // List was made of a plain configuration
 }
 
-// OwnedName sorts before the files of all known installers.
+// OwnedName is the name of the list of mode owned. It sorts before the files of all known installers.
 const OwnedName = "00-capture-cni.conflist"
 
-// FindPrimary returns the list that the runtime would load if there were no agent.
+// FindPrimary returns the first of the Primaries. It returns an error if there is none, or its version
+// does not permit our entry.
 func FindPrimary(net Net) (primary, error) {
 	found, err := Primaries(net)
 	if err != nil {
@@ -38,7 +39,8 @@ func FindPrimary(net Net) (primary, error) {
 	return found[0], found[0].CheckVersion()
 }
 
-// Primaries returns the lists of which the runtime would load one if there were no agent.
+// Primaries returns the lists of which the runtime would load one if there were no agent. It returns an
+// error, often Waiting, if there is none.
 func Primaries(net Net) (found []primary, err error) {
 	choices, err := net.load(false)
 	if err != nil {
@@ -65,13 +67,15 @@ func Primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
-// IsAmbiguous reports whether the agent can't see which of several lists the runtime would load.
+// IsAmbiguous reports whether the runtime may load one of several lists, because the agent can't see
+// which.
 func IsAmbiguous(net Net) bool {
 	found, _ := Primaries(net)
 	return len(found) > 1
 }
 
-// eachPrimary calls do with each of these lists that accepts an entry in this mode.
+// eachPrimary calls do with each primary list that accepts an entry in this mode, and returns the
+// errors, including the reasons of the others.
 func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	found, err := Primaries(net)
 	for _, p := range found {
@@ -84,8 +88,8 @@ func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	return err
 }
 
-// WithoutDropIn returns the mode that Auto chooses if the runtime does not load drop-ins. It is Owned
-// if the agent must not change a file, or if an earlier release changed one, and otherwise Insert.
+// WithoutDropIn returns the mode that Auto chooses if the runtime loads no drop-ins: Owned if the agent
+// must not change a primary file, or if an earlier release changed one, and otherwise Insert.
 func WithoutDropIn(net Net) report.Mode {
 	found, _ := Primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
@@ -94,8 +98,8 @@ func WithoutDropIn(net Net) report.Mode {
 	return report.Insert
 }
 
-// read reads a list as libcni does. If own is false, it ignores our drop-in. The error is Waiting if
-// the runtime can't load the list.
+// read reads a list as libcni does. If own is false, it ignores our drop-in. If the runtime can't load
+// the list either, the error is Waiting.
 func (n Net) read(name string, own bool) (p primary, err error) {
 	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
 	link, err := n.Link(name)
@@ -147,14 +151,15 @@ func (p *primary) parse() (err error) {
 	return nil
 }
 
-// isFile reports whether a file can be read by a name. It is necessary because os.Root returns the same
-// error for a missing directory and for a file in its place.
+// isFile reports whether a name is that of a readable file. It is necessary because os.Root returns the
+// same error for a missing directory and for a file in its place.
 func (n Net) isFile(name string) bool {
 	_, err := n.Read(name)
 	return err == nil
 }
 
-// readDropIns adds the plugins in the directory that is named after the network.
+// readDropIns appends the types of the plugins in the directory with the network's name to p.types. If
+// own is false, it omits our own drop-in.
 func (n Net) readDropIns(p *primary, own bool) error {
 	if p.conf || p.List.LoadOnlyInlinedPlugins || n.Runtime.IgnoresDropIns() {
 		return nil
@@ -185,7 +190,7 @@ func (n Net) readDropIns(p *primary, own bool) error {
 	return err
 }
 
-// Accepts returns nil if the entry can be added in this mode, and otherwise the reason.
+// Accepts returns nil if the entry can be added to this list in this mode, and otherwise the reason.
 func (p primary) Accepts(mode report.Mode) error {
 	switch {
 	case p.conf && mode == report.DropIn, p.alone != "" && mode == report.Insert:
@@ -199,8 +204,8 @@ func (p primary) Accepts(mode report.Mode) error {
 
 func (p primary) isLoopback() bool { return slices.Equal(p.types, []string{"loopback"}) }
 
-// CheckVersion refuses lists in which the entry would break every pod, because their version has no
-// chained plugins, or is newer than the plugin supports.
+// CheckVersion returns an error if the entry would break every pod, because the list's version has no
+// chained plugins or is newer than the plugin supports, or because the list has no interface plugin.
 func (p primary) CheckVersion() error {
 	if p.List.CNIVersion == "" {
 		return fmt.Errorf("%s has no cniVersion, which means 0.1.0 without chained plugins: set 0.3.0 or newer", p.File)
@@ -215,7 +220,8 @@ func (p primary) CheckVersion() error {
 	return nil
 }
 
-// Owner returns the type of the list's first plugin, which shows what program probably writes the list.
+// Owner returns the type of the list's first plugin other than ours, which shows what program probably
+// writes the list.
 func (p primary) Owner() string {
 	for _, plugin := range p.List.Plugins {
 		if plugin.Type != PluginType {

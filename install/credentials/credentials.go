@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credentials keeps the plugin's kubeconfig, token and CA on the node. The plugin uses them to
-// read pods while the agent does not answer.
+// Package credentials writes the plugin's kubeconfig, token and CA to the node, and renews them. The
+// plugin uses them to read pods while the agent does not answer.
 package credentials
 
 import (
@@ -54,8 +54,7 @@ type Store struct {
 	requests    requests
 }
 
-// New returns a Store that has not requested a token yet. api may be nil if the Store will write
-// nothing.
+// New returns a Store. api may be nil for a Store that writes nothing.
 func New(root string, directories []string, settings Settings, api *kube.Client) *Store {
 	return &Store{settings: settings, root: root, directories: directories, api: api, requests: requests{jitter: settings.Jitter}}
 }
@@ -71,9 +70,9 @@ type State struct {
 	Fallback   bool // only the run directory, which a reboot empties, has the credentials
 }
 
-// Ensure writes the kubeconfig, token and CA that are missing, differ or are due for renewal. renew
-// requests a new token, whatever the age of the current one is. If Ensure returns an error, the
-// credentials on the node are still valid, unless the returned State is zero.
+// Ensure writes the kubeconfig, token and CA that are missing, differ or are due for renewal. With
+// renew, it requests a new token even if the current one is not old. If Ensure returns an error and a
+// State that is not zero, the credentials on the node are still valid.
 func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	ca, err := host.ReadFile(c.settings.CAFile)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	return State{}, errors.Join(requestErr, err)
 }
 
-// FirstExpiry returns the expiry of the first certificate in a bundle that expires, or zero if the
+// FirstExpiry returns the expiry of the certificate in a bundle that expires first, or zero if the
 // bundle contains no certificate.
 func FirstExpiry(bundle []byte) (first time.Time) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -107,16 +106,17 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 	return first
 }
 
-// freshToken returns the current token. It requests a new one after half of the token's lifetime, and
-// if the token is bound to another Node, as in a copy of that node's disk. If the request fails, or
-// must wait after an earlier request, freshToken returns the error, and the current token while that is
-// valid. If it returns a new token with an error, the error is about the clocks.
+// freshToken returns the current token or a new one. It requests a new one with renew, after half of
+// the current token's lifetime, and if the current one is bound to another Node, as on a copy of that
+// node's disk. If the request fails, or must wait because of earlier requests, freshToken returns the
+// error, and the current token while that is valid. If it returns a new token with an error, the error
+// is about the clocks.
 func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
 	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
-		// The times of the current token show whether the clock was set back. If it was not, this
-		// assignment clears an earlier error.
+		// The times of the current token show whether the clock was set back. If not, this assignment
+		// clears an earlier error.
 		c.requests.clocks = valid.clockFault(now)
 		return current, valid, c.requests.clocks
 	}
@@ -141,13 +141,14 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 }
 
 // isOfAnotherNode reports whether a token is bound to another Node than this agent's. Such a token
-// becomes invalid with the other Node.
+// becomes invalid when that Node is deleted.
 func (c *Store) isOfAnotherNode(token string) bool {
 	bound, own := boundNode(token), c.settings.Node
 	return bound != "" && own != "" && bound != own
 }
 
-// CurrentToken returns the token that expires last, and its directory.
+// CurrentToken returns the token on the node that expires last, its directory and its lifetime. It
+// returns zero values if there is none.
 func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
 	for _, dir := range c.directories {
 		content, err := host.ReadFile(c.at(dir) + "/" + TokenName)
@@ -161,8 +162,8 @@ func (c *Store) CurrentToken() (directory, token string, valid Lifetime) {
 	return directory, token, valid
 }
 
-// write replaces files that differ. It writes the kubeconfig last, because the kubeconfig names the
-// other files.
+// write replaces the files in a directory that differ. It writes the kubeconfig last, because the
+// kubeconfig names the other files.
 func (c *Store) write(directory string, ca []byte, token string) (err error) {
 	dir, err := host.MakeDir(c.at(directory), c.settings.Disk)
 	if err != nil {
@@ -212,11 +213,11 @@ func (c *Store) IsRejected(ctx context.Context) bool {
 	return rejected
 }
 
-// Requested returns the number of tokens that the Store has got from the API server.
+// Requested returns the number of tokens that the Store has received from the API server.
 func (c *Store) Requested() int { return c.requests.issued }
 
-// Due returns the time of the next request for a token, after half of the current token's life. After a
-// failed request, it is not before the end of the pause.
+// Due returns the time of the next request for a token: after half of the current token's lifetime, but
+// not before the end of the pause after a failed request.
 func (c *Store) Due(current State) time.Time {
 	if due := current.Token.renewal(); due.After(c.requests.next) {
 		return due
@@ -224,12 +225,12 @@ func (c *Store) Due(current State) time.Time {
 	return c.requests.next
 }
 
-// ClockFault returns an error if the last token shows that the clocks of node and API server differ too
-// much.
+// ClockFault returns an error if the times in the last token show that the clocks of node and API
+// server differ too much.
 func (c *Store) ClockFault() error { return c.requests.clocks }
 
-// Fault returns the kubeconfig that the plugin would use, and an error if the plugin can't read a pod
-// with the credentials on the node.
+// Fault returns the kubeconfig that the plugin would use. It returns an error if the plugin can't read
+// a pod with it, because a file is missing or the token has expired.
 func (c *Store) Fault() (kubeconfig string, err error) {
 	kubeconfig = c.directories[0] + "/" + config.KubeconfigName
 	directory, token, valid := c.CurrentToken()

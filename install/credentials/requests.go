@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Pauses between requests for tokens. They are necessary because all nodes send requests to the same
-// API server.
+// Pauses between requests for tokens, because all nodes send their requests to the same API server.
+// minClockFault is the smallest difference of clocks that is a fault.
 const (
 	minRequestPause = time.Second
 	maxRequestPause = time.Minute
@@ -38,8 +38,7 @@ func (r *requests) recordFailure(now time.Time, err error) {
 	r.next = now.Add(r.pause(r.failed, maxRequestPause))
 }
 
-// recordToken records a new token. rejected reports whether the API server had rejected the token
-// before it.
+// recordToken records a new token. rejected says whether the API server had rejected the previous one.
 func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	r.issued++
 	r.failed, r.err, r.clocks, r.next = 0, nil, valid.clockFault(now), time.Time{}
@@ -52,7 +51,7 @@ func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	}
 }
 
-// fault returns the reason why no new token is requested now.
+// fault returns the reason for which no new token may be requested now.
 func (r *requests) fault() error {
 	if r.err != nil {
 		return r.err
@@ -60,7 +59,7 @@ func (r *requests) fault() error {
 	return r.clocks
 }
 
-// pause returns a random pause that doubles with each attempt, up to a limit.
+// pause returns a random pause, whose expected length doubles with each attempt up to a limit.
 func (r *requests) pause(attempts int, limit time.Duration) time.Duration {
 	longest := limit
 	if attempts < 16 {
@@ -76,8 +75,8 @@ func (r *requests) random(limit time.Duration) time.Duration {
 	return rand.N(limit)
 }
 
-// clockFault returns an error if the times of a new token show that this node's clock is wrong: the
-// token would be due for renewal at once, or only after it has expired.
+// clockFault returns an error if the times of a token show that this node's clock is wrong by half of
+// the token's lifetime, so that a new token would be due for renewal at once, or only after its expiry.
 func (l Lifetime) clockFault(now time.Time) error {
 	limit := max(minClockFault, l.Expires.Sub(l.Issued)/2)
 	ahead := now.Sub(l.Issued)

@@ -14,7 +14,7 @@ import (
 // Lifetime contains the times when a token was issued and when it expires, from the token's claims.
 type Lifetime struct{ Issued, Expires time.Time }
 
-// claims are the claims of a service account's token that the agent uses.
+// claims contains the claims of a service account's token that the agent uses.
 type claims struct {
 	Iat, Exp   int64
 	Kubernetes struct {
@@ -22,8 +22,8 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// readClaims returns the claims of a token (RFC 7519). It does not verify the token, because the API
-// server does.
+// readClaims decodes the claims of a token (RFC 7519). It does not verify the token's signature,
+// because only the API server relies on that.
 func readClaims(token string) (read claims, err error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
@@ -39,7 +39,7 @@ func readClaims(token string) (read claims, err error) {
 	return read, nil
 }
 
-// readLifetime returns the lifetime of a token.
+// readLifetime returns the times in the claims of a token.
 func readLifetime(token string) (Lifetime, error) {
 	c, err := readClaims(token)
 	if err != nil {
@@ -51,14 +51,14 @@ func readLifetime(token string) (Lifetime, error) {
 	return Lifetime{time.Unix(c.Iat, 0), time.Unix(c.Exp, 0)}, nil
 }
 
-// boundNode returns the name of the Node to which a token is bound, or "".
+// boundNode returns the name of the Node to which a token is bound, or "" if it is bound to none.
 func boundNode(token string) string {
 	c, _ := readClaims(token) // a text that is no token is not bound to a Node
 	return c.Kubernetes.Node.Name
 }
 
-// UIDByToken returns the UID of a Node, if the token of a pod on this Node contains it, as in
-// Kubernetes 1.30 and later. Otherwise it returns "".
+// UIDByToken returns the UID of the Node of this name, if the token of a pod on the Node contains it,
+// as in Kubernetes 1.30 and later. Otherwise it returns "".
 func UIDByToken(token, node string) string {
 	c, _ := readClaims(token) // a text that is no token names no Node
 	if c.Kubernetes.Node.Name != node {
@@ -67,5 +67,5 @@ func UIDByToken(token, node string) string {
 	return c.Kubernetes.Node.UID
 }
 
-// renewal returns the time when half of the lifetime has passed.
+// renewal returns the time at which half of the lifetime has passed.
 func (l Lifetime) renewal() time.Time { return l.Issued.Add(l.Expires.Sub(l.Issued) / 2) }

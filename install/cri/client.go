@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// maxMessage is the limit that the kubelet's client has, because a list of sandboxes contains all
-	// annotations of all pods.
+	// maxMessage limits the bytes of a message, as the kubelet's client does. It is large because a
+	// list of sandboxes contains all annotations of all pods.
 	maxMessage = 16 << 20
 
-	// statusTimeout limits a request about the runtime or one sandbox. requestTimeout limits a request
-	// for the list of all sandboxes.
+	// statusTimeout limits a request about the runtime or about one sandbox, and requestTimeout a
+	// request for the list of all sandboxes.
 	statusTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 )
 
-// reconnect is the pace of attempts to connect, which is the kubelet's.
+// reconnect contains the pauses between attempts to connect, which are those of the kubelet.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
@@ -50,9 +50,9 @@ type Connection interface {
 	io.Closer
 }
 
-// New returns a client. The client connects with the first request, and again after it has lost the
-// connection, because the runtime may start later than the agent. If there are several sockets, the
-// client uses the one at which the kubelet's runtime answers.
+// New returns a Client. It connects when the first request is sent, and again after it has lost the
+// connection, because the runtime may start later than the agent. If there are several sockets, it uses
+// the one at which the kubelet's runtime answers.
 func New(sockets ...string) (*Client, error) {
 	if len(sockets) > 1 {
 		return Over(newSearch(sockets), sockets...), nil
@@ -64,7 +64,7 @@ func New(sockets ...string) (*Client, error) {
 	return Over(conn, sockets...), nil
 }
 
-// Over returns a client over a connection to the runtime at one of the sockets.
+// Over returns a Client that uses a connection to the runtime at one of the sockets.
 func Over(conn Connection, sockets ...string) *Client {
 	return &Client{sockets, runtimeapi.NewRuntimeServiceClient(conn), conn}
 }
@@ -96,7 +96,8 @@ func (c *Client) Socket() string {
 // ErrNoSocket means that no CRI socket exists.
 var ErrNoSocket = errors.New("no CRI socket")
 
-// failed describes the error of a request. Errors: ErrNoSocket.
+// failed returns the error of a request with the request's name. If none of the sockets exists, the
+// error says that. Errors: ErrNoSocket.
 func (c *Client) failed(request string, err error) error {
 	if slices.ContainsFunc(c.sockets, exists) {
 		return fmt.Errorf("%s: %w", request, err)

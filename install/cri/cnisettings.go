@@ -24,9 +24,9 @@ type CNISettings struct {
 // containerdPlugins are the names of containerd's CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// ReadCNISettings returns the settings that the runtime reports, or else those in containerd's files,
-// or else those in CRI-O's files. The agent's pod can't read CRI-O's files. source is "" if no settings
-// are available.
+// ReadCNISettings returns the settings that the runtime reports or, if it reports none, those in
+// containerd's files or, if there are none, those in CRI-O's files, which the agent's pod can't read.
+// source names where the settings come from. It is "" if there are none.
 func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found CNISettings, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {
@@ -70,7 +70,7 @@ func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found C
 	return readCRIO(root)
 }
 
-// readCRIO reads CRI-O's file and then its drop-ins. A later file overrides an earlier one.
+// readCRIO reads the settings in CRI-O's file and its drop-ins. A later file overrides an earlier one.
 func readCRIO(root string) (found CNISettings, source string) {
 	files := []string{filepath.Join(root, "/etc/crio/crio.conf")}
 	_ = filepath.WalkDir(filepath.Join(root, "/etc/crio/crio.conf.d"), func(path string, _ fs.DirEntry, _ error) error {
@@ -85,7 +85,8 @@ func readCRIO(root string) (found CNISettings, source string) {
 	return found, source
 }
 
-// addCRIO adds the settings in a file of CRI-O, and reports whether the file sets the directory.
+// addCRIO adds the settings in a file of CRI-O, and reports whether the file sets the directory of
+// networks.
 func (c *CNISettings) addCRIO(content []byte) bool {
 	var file struct {
 		Crio struct {

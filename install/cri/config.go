@@ -30,11 +30,12 @@ type CNIConfig struct {
 	}
 }
 
-// ErrNoConfig means that the runtime does not report its configuration, like CRI-O, or reports it in
-// another form than containerd.
+// ErrNoConfig means that the runtime does not report its CNI configuration, like CRI-O, or reports it
+// in another form than containerd.
 var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
 
-// CNIConfig returns the CNI configuration in the status that containerd reports. Errors: ErrNoConfig.
+// CNIConfig returns the CNI configuration that the runtime has loaded, from the status in containerd's
+// form. Errors: ErrNoConfig.
 func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -56,8 +57,8 @@ func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	return loaded, nil
 }
 
-// CRIOConfig returns the active configuration of CRI-O, in the form of its file. CRI-O serves it over
-// HTTP at its CRI socket.
+// CRIOConfig returns the active configuration of CRI-O, in the form of its file. CRI-O serves this
+// configuration over HTTP at its CRI socket.
 func (c *Client) CRIOConfig(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -79,7 +80,7 @@ func (c *Client) CRIOConfig(ctx context.Context) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(answer.Body, maxMessage))
 }
 
-// Calls reports whether the runtime calls a plugin of this type.
+// Calls reports whether a loaded network calls a plugin of this type.
 func (c CNIConfig) Calls(pluginType string) bool {
 	for _, network := range c.Networks {
 		for _, plugin := range network.Config.Plugins {

@@ -18,8 +18,8 @@ import (
 // kubelet.
 var ErrNoEvents = errors.New("no CRI events")
 
-// Listen receives the runtime's events, until the stream or ctx ends. It calls connected once the
-// runtime accepts the request, and then began for each sandbox that starts. Errors: ErrNoEvents.
+// Listen receives the runtime's events until the stream or ctx ends. It calls connected once the
+// runtime has accepted the request, and then began for each sandbox that starts. Errors: ErrNoEvents.
 func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	version, err := c.Version(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Sandbox is a pod's sandbox as the runtime created it. Labels and annotations are those at the
-// sandbox's creation, because the runtime does not learn of later edits.
+// Sandbox is a pod's sandbox as the runtime created it. Its labels and annotations are the pod's at
+// that time, because the runtime does not learn of later edits.
 type Sandbox struct {
 	ID, Namespace, Name, UID string
 	Labels, Annotations      map[string]string
@@ -26,7 +26,7 @@ type Sandbox struct {
 	NetNS   string
 	Runtime OCIRuntime
 
-	// NetworkError is the reason why a Locator could not set NetNS and Runtime.
+	// NetworkError is the reason for which a Locator could not set NetNS and Runtime, or nil.
 	NetworkError error
 }
 
@@ -56,8 +56,8 @@ func (c *Client) Sandboxes(ctx context.Context) ([]Sandbox, error) {
 	return sandboxes, nil
 }
 
-// network contains a sandbox's network namespace, and the OCI runtime, because some runtimes have a
-// network stack of their own behind the namespace.
+// network contains the path of a sandbox's network namespace, and its OCI runtime, because some
+// runtimes have a network stack of their own behind the namespace.
 type network struct {
 	netns   string
 	runtime OCIRuntime
@@ -75,8 +75,9 @@ func (c *Client) locate(ctx context.Context, id string) (at network, ready bool,
 	return at, answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// networkOf reads the sandbox's OCI specification from the answer of containerd or CRI-O, and the
-// shim's type from containerd's answer. In CRI-O's answer, the node's own network has a path, too.
+// networkOf returns the network from the runtime's answer about a sandbox: from the OCI specification
+// in the answer of containerd or CRI-O, and the shim's type in containerd's answer. For a sandbox in
+// the node's network, it returns zero, although CRI-O's answer contains a path.
 func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
 		return network{}, nil
@@ -106,8 +107,8 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	return at, nil
 }
 
-// Locator lists sandboxes with their networks. Only one goroutine at a time may call Sandboxes. Several
-// goroutines may call Runs.
+// Locator lists sandboxes with their networks. Only one goroutine at a time may call Sandboxes, but
+// several may call Runs.
 type Locator struct {
 	*Client
 	networks map[string]network // by sandbox id; a sandbox's network does not change
@@ -119,9 +120,9 @@ func NewLocator(client *Client) *Locator {
 	return &Locator{client, map[string]network{}, map[string]int{}}
 }
 
-// Sandboxes lists the running sandboxes with their networks. The Locator requests each
-// sandbox's network once and keeps the answer. A failed request sets the sandbox's
-// NetworkError, and the listing succeeds.
+// Sandboxes lists the running sandboxes with their networks. It requests the network of each sandbox
+// once and keeps the answer. If such a request fails, it sets the sandbox's NetworkError, and the
+// listing succeeds.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -129,8 +130,8 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	if err != nil {
 		return nil, err
 	}
-	// Sandboxes whose requests failed come last, because requests without an answer use up the time for
-	// the listing.
+	// Sandboxes whose requests failed before come last, because requests without an answer use up the
+	// time of the listing.
 	slices.SortStableFunc(all, func(a, b Sandbox) int { return cmp.Compare(l.failures[a.ID], l.failures[b.ID]) })
 	networks, failures := make(map[string]network, len(all)), map[string]int{}
 	for _, sandbox := range all {
@@ -149,7 +150,8 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	return located, nil
 }
 
-// network returns a sandbox's network, and counts failed requests.
+// network returns a sandbox's network, which it requests if it is not known yet. It counts failed
+// requests.
 func (l *Locator) network(ctx context.Context, id string) (network, error) {
 	if at, known := l.networks[id]; known {
 		return at, nil

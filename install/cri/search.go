@@ -16,7 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// searchTimeout limits a search. The request that searches then has the same time left for its answer.
+// searchTimeout limits a search. The request that causes the search then still has the same time for
+// its answer.
 const searchTimeout = statusTimeout / 2
 
 // KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
@@ -28,7 +29,7 @@ func KnownSockets() []string {
 }
 
 // search is a connection to the kubelet's runtime, which answers at one of several sockets. The first
-// request searches for the socket, and so does the next request after the connection was lost.
+// request, and each request after the connection was lost, searches for this socket.
 type search struct {
 	sockets []string
 
@@ -83,7 +84,8 @@ func (s *search) current() *grpc.ClientConn {
 	return s.found
 }
 
-// lose makes the next request search again, unless another request has already found a new connection.
+// lose closes a lost connection, so that the next request searches again, unless another request has
+// already found a new connection.
 func (s *search) lose(conn *grpc.ClientConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +95,8 @@ func (s *search) lose(conn *grpc.ClientConn) {
 	}
 }
 
-// find returns the connection to the runtime. Only one request at a time searches for it.
+// find returns the connection to the runtime. If there is none, it searches for the runtime. Only one
+// request at a time searches.
 func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 	select {
 	case s.searching <- struct{}{}:
@@ -114,7 +117,7 @@ func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// candidate is the answer at one socket.
+// candidate is the result of a request at one socket.
 type candidate struct {
 	socket string
 	conn   *grpc.ClientConn // nil after an error
@@ -124,8 +127,8 @@ type candidate struct {
 
 // choose connects to the kubelet's runtime, which is the one that runs pods. It chooses a runtime
 // without pods only if that was the kubelet's runtime before, or if no other socket can belong to the
-// kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would choose another runtime
-// that is idle on the node.
+// kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would choose another, idle
+// runtime on the node.
 func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	candidates := askAll(ctx, distinct(s.sockets))
 	var running, idle, silent []candidate
@@ -161,7 +164,7 @@ func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	return chosen.conn, nil
 }
 
-// undecided returns an error with the answer at each socket.
+// undecided returns an error that describes the answer at each socket.
 func undecided(candidates []candidate) error {
 	answers := make([]string, len(candidates))
 	for i, c := range candidates {
@@ -177,7 +180,8 @@ func undecided(candidates []candidate) error {
 		strings.Join(answers, "; "))
 }
 
-// distinct removes sockets that do not exist, and links to other sockets of the list.
+// distinct returns the sockets that exist, and omits those that lead to the same file as an earlier
+// one.
 func distinct(sockets []string) (paths []string) {
 	var seen []os.FileInfo
 	for _, socket := range sockets {
@@ -190,8 +194,8 @@ func distinct(sockets []string) (paths []string) {
 	return paths
 }
 
-// askAll sends requests to all sockets at once, so that a runtime that hangs does not delay the other
-// answers.
+// askAll sends requests to all sockets at the same time, so that a runtime that hangs does not delay
+// the other answers.
 func askAll(ctx context.Context, sockets []string) []candidate {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -204,7 +208,7 @@ func askAll(ctx context.Context, sockets []string) []candidate {
 	return candidates
 }
 
-// ask connects to a socket, and requests whether a runtime there runs pods.
+// ask connects to a socket, and asks whether a runtime there runs pods.
 func ask(ctx context.Context, socket string) candidate {
 	conn, err := dial(socket)
 	if err != nil {

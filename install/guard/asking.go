@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// askTimeout limits a request for a pod whose desired state is known. Any other request may take as
-	// long as the pod's examination.
+	// askTimeout limits a request about a pod whose desired state is known. A request about any other
+	// pod may take as long as the pod's examination.
 	askTimeout = time.Second
 
-	// askPause is the pause after a request that the agent did not answer. During the pause, the guard
-	// examines pods whose desired state is known without a request. After a request that took
-	// askTimeout, it does not examine the other pods during the pause, so an agent that hangs does not
-	// delay the repairs on a whole node.
+	// askPause is the time after an unanswered request in which the guard sends no request about pods
+	// whose desired state is known, and examines them without one. After a request that took
+	// askTimeout, it does not examine the other pods in this time. So an agent that hangs does not
+	// delay the repairs of a whole node.
 	askPause = 5 * time.Second
 )
 
-// agentAway is logged while the agent does not answer.
+// agentAway is the message that is logged while the agent does not answer.
 const agentAway = "the agent does not answer; edited annotations are not detected"
 
-// asker sends requests for pods to the agent.
+// asker sends the guard's requests for pods to the agent.
 type asker struct {
 	pods   Pods
 	lister *lister
@@ -46,8 +46,8 @@ type asker struct {
 	injectedAgain time.Time // time of the next request for injected
 }
 
-// ask returns the agent's answer about a pod, or nil if the known desired state still applies. A known
-// desired state still applies while the agent or the container runtime does not answer.
+// ask returns the agent's answer about a pod, or nil if the known desired state still applies. It also
+// applies while the agent or the container runtime does not answer.
 func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)
@@ -70,7 +70,8 @@ func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	return &answer, nil
 }
 
-// askNew returns the agent's first answer about a pod.
+// askNew returns the agent's answer about a pod whose desired state is unknown. It returns an error
+// without a request while the runtime has not listed the sandboxes, or the agent does not answer.
 func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if a.lister.fault != nil {
 		return nil, fmt.Errorf("the annotations at the pod's creation are not known: %w", a.lister.fault)
@@ -89,8 +90,8 @@ func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) 
 	return &answer, nil
 }
 
-// askInjected requests the UIDs of the node's pods that are injected now. Without an answer, the
-// previous UIDs stay.
+// askInjected updates the UIDs of the node's pods that the API server shows as injected. Without an
+// answer, the previous UIDs stay.
 func (a *asker) askInjected(ctx context.Context) {
 	now := time.Now()
 	if a.known.refusal() != nil || a.first.refusal() != nil || now.Before(a.injectedAgain) {
@@ -105,12 +106,12 @@ func (a *asker) askInjected(ctx context.Context) {
 	}
 }
 
-// isMeshed reports whether a pod is in a mesh, according to its sandbox.
+// isMeshed reports whether a pod was in a mesh when its sandbox was created.
 func (a *asker) isMeshed(s cri.Sandbox) bool {
 	return hasNetwork(s) && capture.Meshed(s.Annotations, a.meshes)
 }
 
-// meshOf returns the first mesh that marks a pod, or "".
+// meshOf returns the first mesh that marked a pod when its sandbox was created, or "".
 func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	for _, mesh := range a.meshes {
 		if capture.MarkedBy(mesh, s.Annotations) {
@@ -120,15 +121,16 @@ func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	return ""
 }
 
-// injectedLater reports whether a pod is now in the mesh, according to the API server, but was not when
-// its sandbox was created, so that the plugin did not capture it.
+// injectedLater reports whether a pod is in a mesh now, according to the API server, but was in none
+// when its sandbox was created, so that the plugin did not capture it.
 func (a *asker) injectedLater(s cri.Sandbox) bool {
 	return hasNetwork(s) && !a.isMeshed(s) && slices.Contains(a.injected, s.UID)
 }
 
 func (a *asker) pause() time.Duration { return min(askPause, a.round) }
 
-// request sends one request. answered reports whether the agent answered, even if with a fault.
+// request sends one request about a pod. answered reports whether the agent answered, even if with a
+// fault.
 func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, answered bool, err error) {
 	answer, err = a.pods.Ask(ctx, lookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
 	_, faulty := errors.AsType[*lookup.Fault](err)
@@ -141,8 +143,8 @@ func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, 
 	return answer, answered, err
 }
 
-// breaker stops calls to a peer that does not answer, so that the peer does not delay the examinations
-// of a whole node. Its zero value permits calls.
+// breaker stops calls of a program that does not answer, so that they do not delay the examinations of
+// a whole node. Its zero value permits calls.
 type breaker struct {
 	until time.Time
 	fault error // the reason while calls are stopped
@@ -153,7 +155,7 @@ func (b *breaker) trip(pause time.Duration, fault error) {
 	b.until, b.fault = time.Now().Add(pause), fault
 }
 
-// refusal returns why calls are stopped, or nil.
+// refusal returns the reason for which calls are stopped, or nil if they are permitted.
 func (b *breaker) refusal() error {
 	if time.Now().Before(b.until) {
 		return b.fault
@@ -161,7 +163,7 @@ func (b *breaker) refusal() error {
 	return nil
 }
 
-// onceLog logs an error only once, although it occurs in each round.
+// onceLog logs an error that occurs in each round only once.
 type onceLog struct {
 	log  *slog.Logger
 	last map[string]string // maps a message to the error that was logged last
@@ -169,7 +171,7 @@ type onceLog struct {
 
 func newOnceLog(log *slog.Logger) *onceLog { return &onceLog{log: log, last: map[string]string{}} }
 
-// warn logs an error, unless it is the error that was logged last with this message.
+// warn logs an error under a message, unless it equals the last error under this message.
 func (o *onceLog) warn(message string, err error) {
 	if err != nil && err.Error() != o.last[message] {
 		o.log.Warn(message, "error", err)
@@ -177,5 +179,5 @@ func (o *onceLog) warn(message string, err error) {
 	}
 }
 
-// forget makes warn log the next error with this message in any case.
+// forget lets the next error under this message be logged, even if it equals the last one.
 func (o *onceLog) forget(message string) { delete(o.last, message) }

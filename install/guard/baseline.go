@@ -14,24 +14,24 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// baseline is the state in which ADD or a repair left a sandbox's network namespace. A later difference
-// from this state is drift.
+// baseline is the state in which an ADD or a repair left a sandbox's network namespace. A later
+// difference from it is drift.
 type baseline struct {
 	Stamp   string         `json:"stamp"` // empty if the baseline is unknown
 	Backend config.Backend `json:"backend"`
 	Digest  string         `json:"digest,omitempty"` // digest of the rules; empty until the guard has read them
-	// Unconfirmed means that the first examination found these rules, which another version or
-	// configuration wrote, and that no record of an ADD confirms them.
+	// Unconfirmed means that the guard found these rules of another version or configuration in its
+	// first examination, and that no record of an ADD confirms them.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
-	// Reported means that the agent has the record that the pod is outdated. Without this field, each
+	// Reported means that the agent has a record that the pod is outdated. Without this field, each new
 	// guard would send a record for every pod after an upgrade.
 	Reported bool `json:"reported,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirmBy replaces an unknown or unconfirmed baseline with the record of the sandbox's ADD. The agent
-// may write this record after the first examination.
+// confirmBy replaces an unknown or unconfirmed baseline by the record of the sandbox's ADD, if that
+// exists. The agent may write this record only after the first examination.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed {
 		return
@@ -46,8 +46,8 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// addressesOf returns the namespace's addresses that decide about the rules. It omits addresses of a
-// family that the pod got after it was captured without this family.
+// addressesOf returns those addresses of the namespace that decide about the rules. It omits IPv6
+// addresses that the pod got after it was captured with refused IPv6.
 func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	if capture.StampedIPv6(b.Stamp) != capture.Refused {
 		return all
@@ -55,7 +55,7 @@ func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), netip.Addr.Is6)
 }
 
-// baselineOf returns a baseline that describes the namespace's current state.
+// baselineOf returns the baseline for the current state of the namespace.
 func baselineOf(o kernel.Observation) baseline {
 	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// obstruction describes the first rule of another table that could keep packets from our rules in table
-// inet capture-cni, or returns "" if there is none. It reads the calling thread's namespace and
-// executes no program.
+// obstruction describes the first rule of another table, or the first policy rule, that could keep packets
+// from our rules in table inet capture-cni, or returns "" if there is none. It reads the calling thread's
+// namespace, including the tables of iptables-legacy, and executes no program.
 //
 // A rule that accepts a packet before our chain does not keep the packet from it, because the hook's
 // next chain still gets the packet. A rule that changes a packet, its connection or its route can. So
