@@ -60,7 +60,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Faulty, report.LeaseWrong, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
 			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()), "")
 	case lasts == 0 || age > lasts:
-		set(Stale, report.AgentStale, "the agent has stopped to report", "")
+		set(Stale, report.AgentStale, "the agent stopped reporting", "")
 		if agent != nil && agent.fault != nil {
 			node.Findings = append(node.Findings, report.Finding{Code: report.AgentFailing, Severity: report.Problem, Reason: agent.fault.reason})
 		}

@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	expect(t, out, "nodes     1 faulty, 1 stale", "pods      1 uncaptured",
-		"node-1", "faulty", "entry: no ?[2Jconflist", "node-2", "stale", "the agent has stopped to report",
+		"node-1", "faulty", "entry: no ?[2Jconflist", "node-2", "stale", "the agent stopped reporting",
 		"next for node-1: kubectl -n capture-cni logs agent-node-1 -c installer", "next for node-2: kubectl get node node-2",
 		"shop", "web", "node-1", "uncaptured", "next for shop/web: kubectl capture-cni explain shop/web")
 	if strings.Contains(out, "\x1b") {

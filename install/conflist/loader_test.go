@@ -77,7 +77,7 @@ func TestCRIO(t *testing.T) {
 	if fault := net.Called(); fault == nil || IsWaiting(fault) || !strings.Contains(fault.Error(), "has no entry") || !strings.Contains(fault.Error(), "CRI-O skips") {
 		t.Errorf("owned may have no program, next to an empty list: the agent waits for %v", fault)
 	}
-	if _, err := FindPrimary(crio(t, map[string]string{"06-lo.conf": loopbackConf}, true, "loopback")); err == nil || !strings.Contains(err.Error(), "has loopback alone") {
+	if _, err := FindPrimary(crio(t, map[string]string{"06-lo.conf": loopbackConf}, true, "loopback")); err == nil || !strings.Contains(err.Error(), "has only the plugin loopback") {
 		t.Errorf("loopback alone: %v", err)
 	}
 	net = crio(t, both, true, "calico", "cilium-cni")

@@ -179,7 +179,7 @@ func TestPlacementRefused(t *testing.T) {
 		"insert, a conf":               {report.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "owned"`},
 		"insert, a json":               {report.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, false, `use mode "owned"`},
 		"insert, a conf before a list": {report.Insert, map[string]string{"05-cilium.conf": machine.BridgeConf, "05-cilium.conflist": bridgeList}, false, `use mode "owned"`},
-		"insert, behind loopback":      {report.Insert, map[string]string{"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList}, true, "05-lo.conf, which the runtime loads, has loopback alone"},
+		"insert, behind loopback":      {report.Insert, map[string]string{"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList}, true, "05-lo.conf, which the runtime loads, has only the plugin loopback"},
 		"insert, half a conf":          {report.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf[:40]}, true, "10-bridge.conf is not complete"},
 		"insert, plugins twice":        {report.Insert, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `"plugins"`, `"plugins": 5, "plugins"`, 1)}, false, "the key plugins occurs twice"},
 		"insert, a file for drop-ins":  {report.Insert, map[string]string{"10-ptp.conflist": machine.PtpList, "podnet": ""}, true, "10-ptp.conflist needs a directory"},

@@ -49,7 +49,7 @@ func Primaries(net Net) (found []primary, err error) {
 	for _, set := range choices.sets {
 		i := slices.IndexFunc(set, func(p primary) bool { return !p.isLoopback() })
 		if i < 0 {
-			return nil, Waiting(set[0].File + ", which the runtime loads, has loopback alone: " +
+			return nil, Waiting(set[0].File + ", which the runtime loads, has only the plugin loopback: " +
 				"the interface plugin has not been installed yet, or its file sorts after this one")
 		}
 		p := set[i]

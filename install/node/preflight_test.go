@@ -66,7 +66,7 @@ func TestPreflight(t *testing.T) {
 		},
 		"no primary": {
 			map[string]string{"/etc/cni/net.d/99-loopback.conf": `{"cniVersion":"1.0.0","name":"lo","type":"loopback"}`}, nil, []string{
-				unknown, "note: 99-loopback.conf, which the runtime loads, has loopback alone: the interface plugin has not been installed yet, or its file sorts after this one: the agent will wait for it",
+				unknown, "note: 99-loopback.conf, which the runtime loads, has only the plugin loopback: the interface plugin has not been installed yet, or its file sorts after this one: the agent will wait for it",
 				strings.Replace(open, "NAME", "99-loopback.conf", 1),
 			},
 		},
