@@ -3,12 +3,14 @@
 package nfnetlink
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // TestNested finds the attribute at the end of a path, and nothing where a step is missing.
@@ -37,15 +39,18 @@ func TestNested(t *testing.T) {
 // TestAttributes reads attributes of all lengths, and nothing behind one of an impossible length.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
+	header := func(length, kind uint16) string {
+		return string(binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, length), kind))
+	}
 	for data, want := range map[string]string{
-		"":                  "",
-		"\x04\x00\x01\x00":  "1=;",
-		"\x05\x00\x01\x80a": "1=a;",
-		"\x05\x00\x01\x00a\x00\x00\x00\x06\x00\x02\x00bc": "1=a;2=bc;",
-		"\x08\x00\x01\x00abcd\x08\x00\x02\x00efgh":        "1=abcd;2=efgh;",
-		"\x04\x00\x01":     "malformed",
-		"\x03\x00\x01\x00": "malformed",
-		"\x05\x00\x01\x00": "malformed",
+		"":                                   "",
+		header(4, 1):                         "1=;",
+		header(5, 1|unix.NLA_F_NESTED) + "a": "1=a;",
+		header(5, 1) + "a\x00\x00\x00" + header(6, 2) + "bc": "1=a;2=bc;",
+		header(8, 1) + "abcd" + header(8, 2) + "efgh":        "1=abcd;2=efgh;",
+		header(4, 1)[:3]: "malformed",
+		header(3, 1):     "malformed",
+		header(5, 1):     "malformed",
 	} {
 		got := ""
 		if err := EachAttribute([]byte(data), func(kind uint16, content []byte) error {
@@ -63,12 +68,12 @@ func TestAttributes(t *testing.T) {
 			t.Errorf("%q as a message: got %v, %v", data, message, err)
 		}
 	}
-	const two = "\x05\x00\x01\x00a\x00\x00\x00\x05\x00\x02\x00b"
+	two := header(5, 1) + "a\x00\x00\x00" + header(5, 2) + "b"
 	stop, seen := errors.New("stop"), 0
 	if err := EachAttribute([]byte(two), func(uint16, []byte) error { seen++; return stop }); !errors.Is(err, stop) || seen != 1 {
 		t.Errorf("got %v after %d attributes", err, seen)
 	}
-	if content, found := Nested([]byte(two+"\x00\x00\x00\x09\x00"), 1); found || content != nil {
+	if content, found := Nested([]byte(two+"\x00\x00\x00"+header(9, 1)[:2]), 1); found || content != nil {
 		t.Errorf("in a malformed list: %q, %v", content, found)
 	}
 	if _, err := parseMessage([]byte("abc")); err == nil || err.Error() != "reading nftables: a message of 3 bytes" {
