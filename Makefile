@@ -54,7 +54,7 @@ cluster-down: ## Stop it, and clean up behind it
 
 parts: test-parts $(addprefix $(PARTS)/,multus multus-daemon istio/pilot-discovery) ## Build what the test cluster consists of; some minutes, once
 
-test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init consul-redirect kuma-redirect cilium-cni-config ptp v0.1.0 v0.2.0 v0.3.0)
+test-parts: $(addprefix $(PARTS)/,kubernetes kubectl helm containerd runc crio istio envoy linkerd2-proxy-init consul-redirect kuma-redirect cilium-cni-config ptp prometheus v0.1.0 v0.2.0 v0.3.0)
 
 PARTBUILD = CGO_ENABLED=0 go build -C $(<D) -trimpath -o $$OUT/
 KUBEVERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' e2e/parts/kubernetes/go.mod)
@@ -142,6 +142,10 @@ $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 
 $(PARTS)/ptp: e2e/cluster/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
+
+# The newest Prometheus, with promtool: Debian's is years older. It looks for no targets by itself.
+$(PARTS)/prometheus: e2e/parts/prometheus/go.mod
+	@e2e/parts/keep.sh $@ '$(OWNGO) $(PARTBUILD) -tags remove_all_sd -ldflags "-s -w" $(addprefix github.com/prometheus/prometheus/cmd/,promtool prometheus)' $^
 
 # The releases before this one, for the tests of two versions: their programs, images and charts.
 EARLIER := $(addprefix $(PARTS)/,v0.1.0 v0.2.0 v0.3.0)
