@@ -143,9 +143,9 @@ $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 $(PARTS)/ptp: e2e/cluster/go.mod
 	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" $(addprefix github.com/containernetworking/plugins/plugins/,main/loopback ipam/host-local meta/portmap main/ptp)' $^
 
-# The newest Prometheus, with promtool: Debian's is years older. It looks for no targets by itself.
+# The newest Prometheus; Debian's is years older. It is built without service discovery.
 $(PARTS)/prometheus: e2e/parts/prometheus/go.mod
-	@e2e/parts/keep.sh $@ '$(OWNGO) $(PARTBUILD) -tags remove_all_sd -ldflags "-s -w" $(addprefix github.com/prometheus/prometheus/cmd/,promtool prometheus)' $^
+	@e2e/parts/keep.sh $@ '$(OWNGO) $(PARTBUILD) -tags remove_all_sd -ldflags "-s -w" github.com/prometheus/prometheus/cmd/prometheus' $^
 
 # The releases before this one, for the tests of two versions: their programs, images and charts.
 EARLIER := $(addprefix $(PARTS)/,v0.1.0 v0.2.0 v0.3.0)
