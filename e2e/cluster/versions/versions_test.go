@@ -242,6 +242,9 @@ func expectFewEvents(t *testing.T, version string, n suite.Namespace, turnover *
 				t.Errorf("%s of %s: %s", event.Reason, about, event.Message)
 			}
 		case "CaptureWarning", "CaptureNote":
+			if strings.Contains(event.Message, "can take the proxy's gid") {
+				continue // today's plugin, while an earlier agent can't tell it the pod's groups
+			}
 			most := int32(1)
 			if version != first && strings.HasPrefix(about, "earlier-") { // they are captured for the guard of their release, and outdated again after the second upgrade
 				most = 2
