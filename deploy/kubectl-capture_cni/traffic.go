@@ -57,6 +57,9 @@ func writeTraffic(out io.Writer, t fleet.Traffic) {
 			rows.add(cells...)
 		}
 	}
+	if len(rows.rows)+len(t.Unknown) == 0 {
+		fmt.Fprintln(out, "No pods found.")
+	}
 	rows.write(out)
 	writeNotes(out, t.Unknown, nil)
 }
@@ -67,6 +70,9 @@ func writePodTraffic(out io.Writer, t fleet.Traffic) {
 		for _, c := range pod.Connections {
 			rows.add(c.Decision, c.Reason, fmt.Sprint(c.Count))
 		}
+	}
+	if len(rows.rows)+len(t.Unknown) == 0 {
+		fmt.Fprintln(out, "No connections found.")
 	}
 	rows.write(out)
 	writeNotes(out, t.Unknown, nil)

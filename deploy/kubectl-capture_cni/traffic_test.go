@@ -56,6 +56,13 @@ Not known: pod shop/stock: the pod is outdated
 	if diff := cmp.Diff("DECISION  REASON   CONNECTIONS\ncaptured  inbound  7\ncaptured  dns      3\n", out.String()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
+	out.Reset()
+	one.Pods[0].Connections = nil
+	writePodTraffic(&out, one)
+	writeTraffic(&out, fleet.Traffic{})
+	if got := out.String(); got != "No connections found.\nNo pods found.\n" {
+		t.Errorf("of a pod without connections, and of no pods: %q", got)
+	}
 	if want := [][]string{{"guard", "/capture-cni-node", "traffic"}, {"guard", "/capture-cni-node", "traffic", "shop/web"}}; !slices.EqualFunc(asked, want, slices.Equal) {
 		t.Errorf("asked %q", asked)
 	}

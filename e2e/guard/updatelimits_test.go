@@ -34,6 +34,16 @@ func TestNotUpdated(t *testing.T) {
 		"no proxy": {guard.UpdateRules, func(_ *testing.T, n *node, _ *pod) {
 			n.netConf = `{"mesh": {"outboundPort": 15002}}`
 		}, "port 15002"},
+		"no proxy for DNS": {guard.UpdateRules, func(_ *testing.T, n *node, _ *pod) {
+			n.pods["web"].Spec.Containers[1].Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
+		}, "port 15053"},
+		"no proxy by IPv6": {guard.UpdateRules, func(t *testing.T, n *node, p *pod) {
+			n.dualStack(t, p, "REDIRECT")
+			n.netConf = `{"mesh": {"outboundPort": 15002}}`
+			server, err := p.host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp4", ":15002", outboundProxy)
+			lab.Check(t, err)
+			t.Cleanup(func() { _ = server.Close() })
+		}, "port 15002"},
 		"ended": {guard.UpdateRules, func(_ *testing.T, n *node, _ *pod) { n.ended["web"] = true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ var Runs = []Run{
 	{tour, "guides/debug.md", "2. Ask about the pod", []string{"captured", "last ADD"}},
 	{tour, "guides/debug.md", "3. A pod that does not start", []string{"Started"}},
 	{tour, "guides/debug.md", "4. A connection that goes the wrong way", []string{"redirected to port 15001"}},
-	{tour, "guides/guard.md", "Who goes past the proxy, and how much?", []string{"EXEMPT", "REASON"}},
+	{tour, "guides/guard.md", "Who goes past the proxy, and how much?", []string{"EXEMPT", "No connections found."}},
 	{tour, "guides/debug.md", "5. Look at the node", []string{"capture-cni-node-", "msg=", "captured"}},
 	{tour, "guides/debug.md", "7. Ask for help", []string{".tar.gz"}},
 	{tour, "guides/upgrade.md", "1. Read what changes", nil},

@@ -34,6 +34,20 @@ var updateMutants = []mutant{
 		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy"),
 	},
 	{
+		name: "update-leads-queries-to-a-port-without-a-proxy",
+		file: "install/kernel/update.go",
+		from: "if in.CaptureDNS {",
+		to:   "if in.CaptureDNS && in.DNSPort == 0 {",
+		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy_for_DNS"),
+	},
+	{
+		name: "update-leads-ipv6-to-a-listener-of-ipv4",
+		file: "install/kernel/update.go",
+		from: " && (s.IPv6 || in.IPv6 != capture.Captured)",
+		to:   "",
+		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy_by_IPv6"),
+	},
+	{
 		name: "update-forgets-connections",
 		file: "install/kernel/update.go",
 		from: "return replaceRules(ctx, capture.Rules(in))",

@@ -9,13 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
@@ -43,15 +39,27 @@ func TestDashboardQueries(t *testing.T) {
 		}
 		return nil
 	})
-	ask := startPrometheus(t, pages[:]...)
+	var targets []string
+	for _, page := range pages {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+			_, _ = io.WriteString(w, page)
+		}))
+		t.Cleanup(server.Close)
+		targets = append(targets, server.Listener.Addr().String())
+	}
+	prometheus := lab.StartPrometheus(t, targets...)
 	for _, query := range dashboardQueries(t) {
 		aboutFaults := faults.MatchString(query)
 		lab.Eventually(t, func() error { // a rate needs two samples
-			err := ask(variables.Replace(query))
-			if err != nil && !(aboutFaults && errors.Is(err, errNoAnswer)) {
-				return fmt.Errorf("%s: %w", query, err)
+			values, err := prometheus.Query(variables.Replace(query))
+			if err == nil && len(values) == 0 && !aboutFaults {
+				err = errors.New("the query returns no series")
 			}
-			return nil
+			if err != nil {
+				err = fmt.Errorf("%s: %w", query, err)
+			}
+			return err
 		})
 	}
 }
@@ -78,51 +86,4 @@ func dashboardQueries(t *testing.T) (queries []string) {
 		t.Fatalf("got the queries %q, want at least ten", queries)
 	}
 	return queries
-}
-
-var errNoAnswer = errors.New("the query returns no series")
-
-// startPrometheus starts a Prometheus that scrapes these pages every second. ask
-// runs a query, and fails where it returns nothing.
-func startPrometheus(t *testing.T, pages ...string) (ask func(query string) error) {
-	t.Helper()
-	var targets []string
-	for _, page := range pages {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-			_, _ = io.WriteString(w, page)
-		}))
-		t.Cleanup(server.Close)
-		targets = append(targets, server.Listener.Addr().String())
-	}
-	list, err := json.Marshal(targets)
-	lab.Check(t, err)
-	dir := t.TempDir()
-	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "capture-cni", "static_configs": [{"targets": %s}]}]}`, list)
-	lab.Check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
-	address, err := lab.FreeAddress()
-	lab.Check(t, err)
-	command := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--log.level=warn")
-	command.Stderr = os.Stderr
-	lab.Check(t, command.Start())
-	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
-	return func(query string) error {
-		answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		var result struct {
-			Error string
-			Data  struct{ Result []any }
-		}
-		if err := json.NewDecoder(answer.Body).Decode(&result); err != nil || result.Error != "" {
-			return fmt.Errorf("prometheus returns %q (%v)", result.Error, err)
-		}
-		if len(result.Data.Result) == 0 {
-			return errNoAnswer
-		}
-		return nil
-	}
 }

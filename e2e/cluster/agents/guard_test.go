@@ -3,14 +3,12 @@
 package agents
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -94,12 +92,9 @@ func TestGuardRepairs(t *testing.T) {
 	c.InstallChart(t, frequentRounds...)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
 	web, client := suite.Server("web", c.Nodes[0].Name), suite.NewPod("client", c.Nodes[1].Name, "pause")
-	echo := web.Spec.Containers[0].DeepCopy()
-	echo.Name, echo.Args = "echo", []string{"echo", ":7000"}
-	web.Spec.Containers = append(web.Spec.Containers, *echo)
-	n.Run(t, web, suite.Unmeshed(client))
+	n.Run(t, suite.WithEcho(web), suite.Unmeshed(client))
 
-	proxied, alive := holdConnection(t, n, "client", "web")
+	proxied, alive := n.Hold(t, "client", "web")
 	if proxied != "web/inbound" {
 		t.Fatalf("the hops are %q", proxied)
 	}
@@ -109,7 +104,7 @@ func TestGuardRepairs(t *testing.T) {
 
 	lab.Eventually(t, func() error {
 		nft(t, n, "web", "delete", "table", "inet", "capture-cni")
-		if proxied, alive = holdConnection(t, n, "client", "web"); proxied != "" {
+		if proxied, alive = n.Hold(t, "client", "web"); proxied != "" {
 			return errors.New("the guard was faster each time")
 		}
 		return nil
@@ -211,49 +206,6 @@ func nftIn(t *testing.T, sandbox cluster.Sandbox, args ...string) {
 		}
 		return nil
 	}))
-}
-
-// holdConnection opens a connection from a pod to another one's echo server and
-// keeps it. It returns the names of the proxies in between; alive fails the test
-// if the connection has ended.
-func holdConnection(t *testing.T, n suite.Namespace, from, to string) (proxies string, alive func()) {
-	t.Helper()
-	v4, _ := n.Addresses(t, to)
-	ctx, cancel := context.WithCancel(t.Context())
-	command := exec.CommandContext(ctx, filepath.Join(c.Dir, "bin", "kubectl"), "--namespace", n.Name,
-		"exec", from, "--container", "app", "--", "/apps", "hold", suite.Address(v4, 7000))
-	command.Env = c.Environ()
-	var stderr strings.Builder
-	command.Stderr = &stderr
-	out, err := command.StdoutPipe()
-	lab.Check(t, err)
-	lab.Check(t, command.Start())
-	t.Cleanup(func() { cancel(); _ = command.Wait() })
-	lines := bufio.NewScanner(out)
-	var said strings.Builder
-	for lines.Scan() && lines.Text() != "echo" {
-		said.WriteString(lines.Text() + "\n")
-	}
-	hops, err := suite.ParseHops(said.String())
-	lab.Check(t, err)
-	beats := make(chan struct{}) // unbuffered: a beat without a waiting reader is dropped
-	go func() {
-		defer close(beats)
-		for lines.Scan() {
-			select {
-			case beats <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return suite.Names(hops), func() {
-		t.Helper()
-		for range 2 { // the first may be from before the call
-			if _, goesOn := <-beats; !goesOn {
-				t.Fatalf("the connection has ended: %v: %s", command.Wait(), stderr.String())
-			}
-		}
-	}
 }
 
 // slowEnd is a plugin in front of the node's own that makes each DEL take long, after that

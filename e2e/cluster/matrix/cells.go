@@ -25,6 +25,15 @@ var cells = []cell{
 		},
 	},
 	{
+		name:  "kubernetes-1.36",
+		parts: map[string]string{"kubernetes-1.36": "kubernetes"},
+		build: []string{"bin/parts/kubernetes", "bin/parts/kubectl"},
+		tests: [][]string{
+			{"e2e/cluster/pods", "-run=^Test(Admission|AgentPolicies|Annotations|DNS|Guides|Injected|NotReady|Probes|Rollout|Transparent|UserNamespace)$"},
+			{"e2e/cluster/agents", "-run=^Test(AddsWithToken|AddsWithoutToken|Events|GuardEvicts|GuardRepairs|Reboot|Taint|TaintPolicy)$"},
+		},
+	},
+	{
 		name:  "cri-o-1.34",
 		parts: map[string]string{"crio-1.34": "crio"},
 		build: []string{"bin/parts/crio"},

@@ -4,12 +4,15 @@ package suite
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
+
+// podsSeries matches the states of Istio's pods. Releases before 0.3.0 have no label of the mesh.
+var podsSeries = regexp.MustCompile(`(?m)^capture_cni_pods\{(?:mesh="istio",)?state="(\w+)"\} (\S+)$`)
 
 // ExpectStates waits until the guards of all nodes count this many outdated pods, at least
 // this many captured ones, and none that lack rules.
@@ -22,13 +25,16 @@ func (c *Suite) ExpectStates(t *testing.T, want map[string]int) {
 			if err != nil {
 				return err
 			}
-			for _, state := range []string{"captured", "outdated", "uncaptured", "drifted", "unknown"} {
-				label := `capture_cni_pods{mesh="istio",state="` + state + `"} `
-				count, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(LineWith(metrics, label), label)))
+			series := podsSeries.FindAllStringSubmatch(metrics, -1)
+			if len(series) == 0 {
+				return fmt.Errorf("the guard of %s counts no pods:\n%s", node.Name, metrics)
+			}
+			for _, s := range series {
+				count, err := strconv.Atoi(s[2])
 				if err != nil {
-					return fmt.Errorf("the metrics of %s: %s: %w", node.Name, label, err)
+					return fmt.Errorf("the metrics of %s: %w", node.Name, err)
 				}
-				got[state] += count
+				got[s[1]] += count
 			}
 		}
 		if got["outdated"] != want["outdated"] || got["captured"] < want["captured"] || got["uncaptured"]+got["drifted"]+got["unknown"] > 0 {
