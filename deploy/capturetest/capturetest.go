@@ -85,7 +85,8 @@ func (r *Report) Count(verdict Verdict) (count int) {
 	return count
 }
 
-// Test contains the settings of the test, which are the flags of the command.
+// Test contains the settings of the test, most of which are flags of the command, and its access to the
+// cluster.
 type Test struct {
 	Client    *fleet.Client
 	Fleet     *fleet.Fleet

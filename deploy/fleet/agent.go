@@ -38,8 +38,8 @@ const (
 // NetConfVariable is the environment variable with the keys of the plugin's entry.
 const NetConfVariable = "CAPTURE_CNI_NETCONF"
 
-// NetConf returns a container's keys of the plugin's entry, as JSON. It returns "" for a release that
-// has no such variable.
+// NetConf returns the keys of the plugin's entry, as JSON, from the variable NetConfVariable of an agent's
+// container. It returns "" if the container lacks the variable.
 func NetConf(installer corev1.Container) string { return Variable(installer, NetConfVariable) }
 
 // Variable returns the value of a container's environment variable, or "" if the container has no such

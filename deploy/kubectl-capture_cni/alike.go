@@ -67,7 +67,8 @@ func (g group[T]) more() string {
 	return fmt.Sprintf(" and %d more", len(g)-1)
 }
 
-// maxAlike is the number of elements with the same finding up to which each has a row of its own.
+// maxAlike is the largest number of elements with the same finding that have a row each. More than that
+// share a row.
 const maxAlike = 3
 
 // groups joins the elements with the same finding into one group if there are more than maxAlike. A

@@ -239,5 +239,5 @@ func (c *cluster) addPod(node, name string, change func(*corev1.Pod)) {
 }
 
 func state(pods *report.Pods) report.NodeState {
-	return report.NodeState{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
+	return report.NodeState{Version: "v0.4.0", Mode: "dropin", Desired: "present", Pods: pods}
 }

@@ -30,12 +30,12 @@ func TestExplain(t *testing.T) {
 		t.Errorf("status %d: %q", status, out)
 	}
 	expect(t, out, "shop/web on node node-1: unknown\n", "\nCause\n  the guard did not explain the pod", "\nEvidence\n", "event: Warning CaptureMissing, 1 times", "?[31mnot captured",
-		"pod: Running", "node: ready, agent v0.3.0", "agent agent-node-1, container guard: not known: executing /capture-cni-node explain --output=json shop/web", "\nNext\n  ")
+		"pod: Running", "node: ready, agent v0.4.0", "agent agent-node-1, container guard: not known: executing /capture-cni-node explain --output=json shop/web", "\nNext\n  ")
 	out, _, status = c.run(t, "explain", "shop/plain")
 	if status != 0 {
 		t.Errorf("a pod outside the mesh: status %d", status)
 	}
-	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "enable injection for the namespace")
+	expect(t, out, "shop/plain on node node-1: not in the mesh", "no annotation sidecar.istio.io/status", "enable injection (istio-injection=enabled")
 	out, _, status = c.run(t, "explain", "shop/none", "-o", "json")
 	var e fleet.Explanation
 	if err := json.Unmarshal([]byte(out), &e); err != nil || status != 1 || e.State != report.Gone {

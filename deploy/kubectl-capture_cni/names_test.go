@@ -119,5 +119,5 @@ func TestVersion(t *testing.T) {
 	if status != 0 {
 		t.Errorf("status %d", status)
 	}
-	expect(t, out, "plugin  ", "agents  1 v0.3.0\n")
+	expect(t, out, "plugin  ", "agents  1 v0.4.0\n")
 }

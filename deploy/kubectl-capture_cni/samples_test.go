@@ -61,7 +61,7 @@ func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Expla
 	answers := func(_ context.Context, _ fleet.Agent, _ string, _ []string, out io.Writer) error {
 		return json.NewEncoder(out).Encode(answer)
 	}
-	e, err := fleet.Explainer{Client: c.client(t), Exec: answers, Namespace: fleet.DefaultNamespace, Version: "v0.3.0"}.Explain(t.Context(), "shop", pod)
+	e, err := fleet.Explainer{Client: c.client(t), Exec: answers, Namespace: fleet.DefaultNamespace, Version: "v0.4.0"}.Explain(t.Context(), "shop", pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,9 +52,9 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 	if status != 0 || strings.Contains(out, "NODE") {
 		t.Errorf("status %d:\n%s", status, out)
 	}
-	expect(t, out, "nodes     1 ready", "agents    0 desired, 0 updated, 0 ready", "versions  1 v0.3.0", "pods      2 captured")
+	expect(t, out, "nodes     1 ready", "agents    0 desired, 0 updated, 0 ready", "versions  1 v0.4.0", "pods      2 captured")
 	out, _, _ = c.run(t, "status", "-o", "wide")
-	expect(t, out, "NODE", "VERSION", "node-1", "ready", "v0.3.0", "dropin", "agent-node-1")
+	expect(t, out, "NODE", "VERSION", "node-1", "ready", "v0.4.0", "dropin", "agent-node-1")
 	for line := range strings.Lines(out) {
 		if columns := utf8.RuneCountInString(line) - 1; columns > 80 {
 			t.Errorf("a line of -o wide has %d columns: %s", columns, line)

@@ -21,8 +21,8 @@ const (
 	calico     = "calico"
 )
 
-// programs lists these programs by their images' names, because releases, clouds and mirrors change the
-// names of DaemonSets and of registries, but not of images.
+// programs lists networks' and meshes' programs by their images' names, because releases, clouds and
+// mirrors change the names of DaemonSets and registries more often than those of images.
 var programs = []struct {
 	program string
 	image   string // pattern of path.Match for the last two parts of the repository

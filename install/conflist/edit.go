@@ -31,7 +31,7 @@ func (l *List) With(entry []byte) ([]byte, error) {
 	return edited.replaced(slices.IndexFunc(edited.Plugins, Plugin.isOurs), entry), nil
 }
 
-// Without returns the list's text without our entries. If nobody edited the list after With, this is
+// Without returns the list's text without our entries. If the list was not edited after With, this is
 // the text before With.
 func (l *List) Without() ([]byte, error) {
 	if !l.HasOthers() {

@@ -24,8 +24,8 @@ const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true
 // that the cluster itself needs must not wait for lookups.
 const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 
-// Entry is the plugin's entry, which is parsed once. Apart from the directory of the kubeconfig, its
-// text never changes.
+// Entry is the plugin's entry, which is parsed once. Only With changes its text later, and the
+// directory of the kubeconfig.
 type Entry struct {
 	Conf  config.NetConf  // as the plugin reads it, with a kubeconfig in the state directory
 	Keys  json.RawMessage // the operator's keys, and the agent's socket unless it is the default

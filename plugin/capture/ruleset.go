@@ -212,7 +212,7 @@ const (
 	SetZone     Verdict = "zone"     // sets conntrack's zone for packets from the entry's client to Zone; a later SetZone has no effect
 )
 
-// Action is a verdict with its target.
+// Action is a verdict with its parameters, such as a chain, a port or a mark.
 type Action struct {
 	Verdict Verdict
 	Chain   string         `json:",omitzero"` // of Jump and Goto, in the same table

@@ -12,7 +12,8 @@ import (
 )
 
 // Remove removes the rules of all backends from the calling thread's namespace. It succeeds if there
-// are none. If it can't read some of the rules, it removes the others and returns an error.
+// are none. If it can't read some of the rules, it removes those that it found until then, and those of
+// iptables-legacy, and returns an error.
 func Remove(ctx context.Context) error {
 	return errors.Join(nfnetlink.Remove(ctx, QueueRemoval), iptables.RemoveLegacy(ctx))
 }

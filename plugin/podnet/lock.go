@@ -55,8 +55,8 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	}
 }
 
-// tryLock locks the byte of the file at the offset of the namespace's inode number. While this
-// namespace is open, no other namespace has the same number. The lock needs no cleanup, because it
+// tryLock locks one byte of the file of locks, at the offset that is the namespace's inode number. While
+// this namespace is open, no other namespace has the same number. The lock needs no cleanup, because it
 // belongs to the open file (F_OFD_SETLK in fcntl(2)). Errors: ErrBusy, foreignLock.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
