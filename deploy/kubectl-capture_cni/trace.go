@@ -60,7 +60,7 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags.String("from", "", "the packet's source, IP or IP:PORT; empty: that of the pod's routes or, with --in, one that no rule names")
 	flags.String("sender", "", "the sending process, UID:GID, which agents call --as; empty: a user and a group that no rule names")
 	flags.Bool("udp", false, "UDP instead of TCP")
-	flags.Bool("ping", false, "an ICMP echo request instead of TCP; --to is then an IP address without a port")
+	flags.Bool("ping", false, "an ICMP echo request instead of TCP; --to is then an IP address, not a service and without a port")
 	flags.Bool("in", false, "the packet comes from another host, to an address of the pod")
 	flags.String("interface", "", "the interface by which the packet leaves or arrives; empty: that of the pod's routes")
 	flags.Uint32("mark", 0, "the packet's mark, as the proxy sets it with TPROXY")

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/guard"
 	"github.com/capture-cni/capture-cni/install/kernel"
@@ -101,5 +103,34 @@ func TestRefusedPortWorksAgain(t *testing.T) {
 	g.round(t)
 	if answer, err := ask(); err != nil || answer.Server != outboundProxy {
 		t.Errorf("the next attempt reaches %q, %v", answer.Server, err)
+	}
+}
+
+// TestFencedPortWorksAgain has a client with a fixed port, to which an entry from before the rules of
+// a fenced pod belongs: the fence drops its first attempt, and the next is captured.
+func TestFencedPortWorksAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode()
+	p := n.run(t, "web")
+	n.fence(p)
+	p.addBy(t, n, config.NFTables, config.DefaultSettings())
+	p.serveAll(t)
+	g := n.newGuard(t, options{})
+	g.round(t)
+	client, server := netip.AddrPortFrom(netip.MustParseAddr(peerAddress), 4000), netip.AddrPortFrom(netip.MustParseAddr(podAddress), appPort)
+	p.host.Within(t, func() error {
+		return kernel.CreateEntries(t.Context(), []kernel.Connection{{Client: client, Server: server, Stage: kernel.Open}})
+	})
+	ask := func(limit time.Duration) lab.Reply {
+		replies, err := p.peer.AskAll([]lab.Connection{{Network: "tcp", From: client, To: server, Limit: limit}})
+		lab.Check(t, err)
+		return replies[0]
+	}
+	if first := ask(time.Second); first.Err == nil {
+		t.Fatalf("the first attempt reaches %q", first.Answer.Server)
+	}
+	g.round(t)
+	if next := ask(lab.Patience); next.Err != nil || next.Answer.Server != inboundProxy {
+		t.Errorf("the next attempt reaches %q, %v", next.Answer.Server, next.Err)
 	}
 }

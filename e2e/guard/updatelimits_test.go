@@ -112,13 +112,7 @@ func TestFencedUpdates(t *testing.T) {
 	n := newNode()
 	p := n.run(t, "web")
 	n.dualStack(t, p, "REDIRECT")
-	p.sandbox.Annotations["capture-cni.io/fence"] = "true"
-	n.sandboxes["web"] = p.sandbox
-	pod := meshed(p.sandbox)
-	no := &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
-	pod.Spec.Containers[0].SecurityContext = no
-	pod.Spec.Containers[1].Env = n.pods["web"].Spec.Containers[1].Env
-	n.pods["web"] = pod
+	pod := n.fence(p)
 	p.addBy(t, n, config.NFTables, excludes(9000))
 	targets := p.proxied(t, "REDIRECT")
 	open := dial(t, p.peer, appAddress)
@@ -141,6 +135,19 @@ func TestFencedUpdates(t *testing.T) {
 	if _, from, err := server.ReadFrom(make([]byte, 1)); err == nil {
 		t.Errorf("a datagram passed the fence from %s", from)
 	}
+}
+
+// fence gives the pod a fence, and its application the capabilities and the user that this needs.
+func (n *node) fence(p *pod) *corev1.Pod {
+	p.sandbox.Annotations["capture-cni.io/fence"] = "true"
+	n.sandboxes[p.sandbox.ID] = p.sandbox
+	pod := meshed(p.sandbox)
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	pod.Spec.Containers[1].Env = n.pods[p.sandbox.ID].Spec.Containers[1].Env
+	n.pods[p.sandbox.ID] = pod
+	return pod
 }
 
 // packets listens for datagrams at a port of a host until the test ends.

@@ -35,7 +35,7 @@ type Host struct{ NetNS ns.NetNS }
 // duplicate address detection, because until it ends, two seconds later, a host with a source
 // address of another interface asks no neighbour for its address.
 func NewHost() (*Host, error) {
-	swept.Do(sweep)
+	prepared.Do(prepare)
 	netns, err := testutils.NewNS()
 	if err != nil {
 		return nil, fmt.Errorf("creating a network namespace: %w", err)
@@ -68,7 +68,16 @@ func sweep() {
 	}
 }
 
-var swept sync.Once
+// prepare runs before the first namespace is made. Package net finds out once which IP families work,
+// in the namespace of its first caller, and in a new one, where lo is down, IPv6 does not.
+func prepare() {
+	sweep()
+	if listener, err := net.Listen("tcp", "localhost:0"); err == nil {
+		_ = listener.Close()
+	}
+}
+
+var prepared sync.Once
 
 // StartHost creates a Host for a test, which needs root, and removes it afterwards.
 func StartHost(t testing.TB) *Host {

@@ -195,7 +195,6 @@ func (w world) expectSilence(t *testing.T, probes []probe) {
 			c.To = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(p.port))
 			waiting.Go(func() {
 				replies, err := w.peer.AskAll([]lab.Connection{c})
-				// A connect that a signal interrupts is tried again, and is then in progress already.
 				if err != nil || !isTimeout(replies[0].Err) {
 					t.Errorf("%s %s: answered by %+v, %v", c.Network, c.To, replies, err)
 				}

@@ -92,11 +92,9 @@ func probe(
 // lackOf returns the text of an error that names a missing module of the kernel or a missing program of
 // the node, and "" for any other error.
 func lackOf(err error) string {
-	if lacking, ok := errors.AsType[nfnetlink.Lacking](err); ok {
-		return lacking.Error()
-	}
-	if refused, ok := errors.AsType[capture.Refusal](err); ok {
-		return refused.Error()
+	_, lacking := errors.AsType[nfnetlink.Lacking](err)
+	if _, refused := errors.AsType[capture.Refusal](err); lacking || refused {
+		return err.Error()
 	}
 	return ""
 }

@@ -82,6 +82,8 @@ func (f *packetFlags) packet() (trace.Packet, error) {
 		from, err := parseAddress(f.from)
 		p.From = unmapped(from)
 		switch {
+		case f.ping && from.Port() != 0:
+			refuse("from", f.from, "with --ping, an IP address without a port, as 10.1.2.3")
 		case err != nil || hasZone(from):
 			refuse("from", f.from, "an IP address, with or without a port, as 10.1.2.3 or 10.1.2.3:50000")
 		case len(faults) == 0 && p.From.Addr().Is4() != p.To.Addr().Is4():

@@ -41,6 +41,9 @@ func TestPing(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %s", to, packet, err, want)
 		}
 	}
+	if _, err := (&packetFlags{to: "10.1.2.3", from: "10.1.2.4:5", ping: true}).packet(); err == nil || !strings.Contains(err.Error(), "without a port") {
+		t.Errorf("a source with a port: got %v", err)
+	}
 	if _, err := (&packetFlags{to: "10.1.2.3", ping: true, udp: true}).packet(); err == nil || !strings.Contains(err.Error(), "--ping with --udp") {
 		t.Errorf("--ping with --udp: got %v", err)
 	}

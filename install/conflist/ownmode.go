@@ -29,7 +29,7 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	// If that file is incomplete and CRI-O may skip the other lists, wait until its owner has written it.
 	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && len(net.unseen(found[len(found)-1], false)) > 0 {
 		if _, err := net.read(embedded, false); IsWaiting(err) {
-			return nil, err
+			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
 		}
 	}
 	p := found[max(0, i)]

@@ -27,10 +27,16 @@ func (c Counters) Of(m trace.Meter) uint64 {
 	return c[m.Chain][m.Rule]
 }
 
-// Refused returns the number of packets that our rules have refused.
+// refusing are the chains of packets that would bypass the proxy.
+var refusing = []struct {
+	table capture.Table
+	chain string
+}{{capture.Filter, capture.ChainRefuse}, {capture.Mangle, capture.ChainRefuse}, {capture.Filter, capture.ChainRefuseInbound}}
+
+// Refused returns the number of packets that our rules have refused because they would bypass the proxy.
 func (c Counters) Refused() (packets uint64) {
-	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
-		for _, count := range c[capture.NFTChain(table, capture.ChainRefuse)] {
+	for _, in := range refusing {
+		for _, count := range c[capture.NFTChain(in.table, in.chain)] {
 			packets += count
 		}
 	}
@@ -46,10 +52,10 @@ func counters(ctx context.Context) (Counters, error) {
 	defer r.Close()
 	found := Counters{}
 	err = found.add(r, nfnetlink.Listing{Family: unix.NFPROTO_INET, What: "rules of the plugin"}, capture.TableName, "")
-	for _, table := range []capture.Table{capture.Filter, capture.Mangle} {
+	for _, in := range refusing {
 		for _, family := range nfnetlink.FamilyNumber {
-			refusing := nfnetlink.Listing{Family: family, Chain: capture.ChainRefuse}
-			err = errors.Join(err, found.add(r, refusing, string(table), capture.NFTChain(table, "")))
+			listing := nfnetlink.Listing{Family: family, Chain: in.chain}
+			err = errors.Join(err, found.add(r, listing, string(in.table), capture.NFTChain(in.table, "")))
 		}
 	}
 	return found, err

@@ -89,7 +89,7 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 	switch {
 	case r.Do.Chain == capture.ChainFence || r.Do.Chain == capture.ChainFenceReset:
 		return Outcome{"fenced", fencedPart(chain)}
-	case chain.Name == capture.ChainRefuse && chain.Table == capture.Mangle:
+	case chain.Name == capture.ChainRefuse && chain.Table == capture.Mangle || chain.Name == capture.ChainRefuseInbound:
 		return Outcome{"refused", "inbound"}
 	case chain.Name == capture.ChainRefuse:
 		return Outcome{"refused", "outbound"}

@@ -171,6 +171,9 @@ func words(do capture.Action) string {
 // depends.
 func (t Path) assumptions() []string {
 	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
+	if echoRequest[t.Packet.Protocol] != 0 {
+		lines = []string{"conntrack has no entry with these addresses"}
+	}
 	if !t.Packet.Inbound {
 		lines = append(lines, "routing sends the packet by "+t.Packet.Interface)
 	}

@@ -88,7 +88,7 @@ func (b *builder) fenceOut() {
 	b.add(Match{Family: IPv6, Protocol: ICMPv6}, gotoChain(chainFenceICMP), "ICMPv6")
 	b.add(Match{}, fenced, "neither captured nor the proxy's")
 	b.chain(Filter, prefixFence+"OUTPUT")
-	b.fenceFlow(b.outbound, b.openings(TCP, false), resets)
+	b.fenceFlow(b.outbound, b.openings(TCP, false), resets, resets)
 }
 
 func (b *builder) fenceIn() {
@@ -110,7 +110,9 @@ func (b *builder) fenceIn() {
 		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
 	}
 	b.refuseInbound(fenced)
-	b.fenceFlow(b.inboundPolicy(), b.openings(TCP, true), fenced)
+	b.fenceFlow(b.inboundPolicy(), b.openings(TCP, true), gotoChain(ChainRefuseInbound), fenced)
+	b.chain(Filter, ChainRefuseInbound)
+	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
 
 // fenceTCP judges the first packet of each connection by nat's policy, in a chain that the caller adds.
@@ -125,9 +127,10 @@ func (b *builder) fenceTCP(name string, refused Action) {
 
 // fenceFlow copies a flow for TCP, from the last chain on. Packets that the flow exempts pass, and so do
 // packets of openings that nat would not capture, because a SYN that nat would capture can meet an older
-// conntrack entry. All others are refused. It omits rules about packets that have already been judged,
-// which are on lo or come from the proxy.
-func (b *builder) fenceFlow(f flow, openings []Match, refused Action) {
+// conntrack entry. Other packets that nat would capture get the verdict bypasses, and the rest the verdict
+// refused. It omits rules about packets that have already been judged, which are on lo or come from the
+// proxy.
+func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	late := openings
 	if b.IPv6 == Ignored { // nat captures no IPv6, so its exceptions come first
@@ -153,8 +156,11 @@ func (b *builder) fenceFlow(f flow, openings []Match, refused Action) {
 				isOnly(m.Dst, localhostIPv4), isOnly(m.Dst, loopbackIPv4), isOnly(m.Dst, localhostIPv6):
 				continue
 			case r.Do.translates() || r.Do == toInbound || r.Do == toOutbound:
-				r.Do = refused
-				all = m.Family == "" && m.empty()
+				if m.Family == "" && b.IPv6 == Ignored && bypasses != refused { // nat would capture only IPv4
+					m.Family, m.Protocol = IPv6, TCP
+					b.add(m, refused, "IPv6 is not captured")
+				}
+				r.Do, all = bypasses, r.Match.Family == "" && r.Match.empty()
 			case r.Do.Chain != "":
 				reached[r.Do.Chain] = true
 				r.Do.Chain = fenceName(r.Do.Chain)

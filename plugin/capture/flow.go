@@ -42,8 +42,8 @@ func (f *flow) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt adds a rule that lets matching packets pass uncaptured. If the match contains an empty list,
-// it adds no rule.
+// exempt adds a rule that lets matching packets pass uncaptured. If the match contains only empty
+// lists, it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)

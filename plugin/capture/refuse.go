@@ -7,8 +7,8 @@ package capture
 // apply nat's policy to such SYNs, and refuse those that nat would redirect. They also refuse IPv6 in a
 // pod without an IPv6 address.
 
-// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. TPROXY and a fence do not need this
-// check, because they decide about each SYN.
+// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. A fence does not need this check,
+// because it judges each SYN. TPROXY, which decides about each SYN, needs it only to refuse IPv6.
 func (b *builder) checksInbound() bool {
 	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
 }

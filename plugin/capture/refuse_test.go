@@ -80,14 +80,14 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 			if rule.Match.Protocol == "" {
 				rule.Match.Protocol = capture.TCP // as all packets that enter these chains, but for queries
 			}
-			if rule.Match.Protocol == capture.UDP || rs.IPv6 == capture.Refused && rule.Match.OnlyFamily() == capture.IPv6 {
+			if rule.Match.Protocol == capture.UDP || (rs.IPv6 == capture.Refused || chain.Name == "ISTIO_FENCE_INPUT" && rs.IPv6 == capture.Ignored) && rule.Match.OnlyFamily() == capture.IPv6 {
 				continue
 			}
 			if rs.LocalMark != 0 && chain.Name == "ISTIO_INBOUND" && (rule.Match.FromLo || rule.Match.Mark != 0 || rule.Match.In.Name == "reroute_interfaces") {
 				continue
 			}
 			if slices.Contains([]string{
-				"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE", "ISTIO_TPROXY", "ISTIO_IN_TPROXY", "ISTIO_FENCE",
+				"ISTIO_REDIRECT", "ISTIO_IN_REDIRECT", "ISTIO_REFUSE", "ISTIO_REFUSE_IN", "ISTIO_TPROXY", "ISTIO_IN_TPROXY", "ISTIO_FENCE",
 			}, rule.Do.Chain) || rule.Do.Verdict == capture.Redirect || rule.Do.Verdict == capture.Translate {
 				rule.Do = capture.Action{Verdict: "captures"}
 			}

@@ -12,6 +12,9 @@ const (
 	// ChainRefuse counts the refused packets, in tables Mangle and Filter.
 	ChainRefuse = "ISTIO_REFUSE"
 
+	// ChainRefuseInbound counts the refused packets that arrive in a fenced pod, in table Filter.
+	ChainRefuseInbound = "ISTIO_REFUSE_IN"
+
 	chainInbound     = "ISTIO_INBOUND"
 	chainInRedirect  = "ISTIO_IN_REDIRECT"
 	chainOutput      = "ISTIO_OUTPUT"

@@ -47,7 +47,8 @@ func (in *Intent) exemptsAll(c Container) bool {
 			return e.Protocol == protocol && e.UIDs != nil && e.UIDs.Contains(uint32(c.UID.Number)) && len(e.Ports)+len(e.Ranges) == 0
 		})
 	}
-	return c.UID.Number != 0 && exempt(TCP) && (exempt(UDP) || !in.CaptureDNS)
+	toProxy := func(t Translation) bool { return t.To.Addr().IsLoopback() } // comes before exemptions
+	return c.UID.Number != 0 && exempt(TCP) && (exempt(UDP) || !in.CaptureDNS) && !slices.ContainsFunc(in.Translations, toProxy)
 }
 
 func capturesOutbound(in *Intent) bool {

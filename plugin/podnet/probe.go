@@ -20,7 +20,7 @@ type Probed struct {
 }
 
 // Probe tests whether kernel and host support a backend. For each of meshes, it applies rules with every
-// expression that the mesh's pods can need to a temporary namespace. With transparent, it uses only the
+// expression that the mesh's pods can need, without a fence, to a temporary namespace. With transparent, it uses only the
 // rules of TPROXY. The host's programs are in the file system at root, or in this process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
