@@ -147,8 +147,8 @@ var namespaceMutants = []mutant{
 	{
 		name: "refusals-by-iptables-are-not-counted",
 		file: "install/kernel/counters.go",
-		from: "refusing, string(table), ",
-		to:   `refusing, string(table)+"6", `,
+		from: "listing, string(in.table), ",
+		to:   `listing, string(in.table)+"6", `,
 		by:   by(root, "install/kernel", "TestRefused"),
 	},
 	{
