@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
@@ -74,7 +76,7 @@ func TestRepeatedSYNs(t *testing.T) {
 						if p.udp || p.to[f] == "" {
 							continue
 						}
-						for _, first := range []int{firstLost, firstRepeated} {
+						for _, first := range lost(t) {
 							all.Go(func() { w.repeat(t, name, p, f, uint16(first+2*i+int(f))) })
 						}
 					}
@@ -83,6 +85,18 @@ func TestRepeatedSYNs(t *testing.T) {
 			all.Wait()
 		}
 	})
+}
+
+// lost returns the first ports of both kinds. On Linux 5.10, a connection is reset after its SYN-ACK was
+// lost also if only nft redirects it, so there such ports are left out.
+func lost(t *testing.T) []int {
+	t.Helper()
+	var name unix.Utsname
+	lab.Check(t, unix.Uname(&name))
+	if strings.HasPrefix(unix.ByteSliceToString(name.Release[:]), "5.") {
+		return []int{firstLost}
+	}
+	return []int{firstLost, firstRepeated}
 }
 
 // repeat connects from one port again and again.
