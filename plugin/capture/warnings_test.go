@@ -108,7 +108,7 @@ func TestEarlyExempt(t *testing.T) {
 		{consulPod(`,"ExcludeUIDs":["5996","7"]`), 7, false},
 		{consulPod(`,"ExcludeUIDs":["5996","7"]`), 8, true},
 		{consulPod(`,"ExcludeUIDs":["5996","7"],"ConsulDNSPort":8600`), 7, true}, // its queries go to the proxy
-		{consulPod(`,"ExcludeUIDs":["0"]`), 0, true}, // the image may set another uid
+		{consulPod(`,"ExcludeUIDs":["0"]`), 0, true},                             // the image may set another uid
 		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['5-7']}, dns: {enabled: true, captureAll: true}}"), 7, false},
 		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['tcp::7']}, dns: {enabled: true, captureAll: true}}"), 7, true},
 		{kumaPod("redirect: {outbound: {excludePortsForUIDs: ['udp::7']}}"), 7, true},
