@@ -152,6 +152,13 @@ var namespaceMutants = []mutant{
 		by:   by(root, "install/kernel", "TestRefused"),
 	},
 	{
+		name: "stale-entries-of-fenced-pods-stay",
+		file: "install/kernel/counters.go",
+		from: ", {capture.Filter, capture.ChainRefuseInbound}",
+		to:   "",
+		by:   by(root, "install/kernel", "TestRefused"),
+	},
+	{
 		name: "repeated-add-restores-nothing",
 		file: "plugin/podnet/apply.go",
 		from: "_, err = prepare(rs)",
