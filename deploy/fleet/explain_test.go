@@ -198,7 +198,7 @@ func TestExplain(t *testing.T) {
 		},
 		"not injected": {
 			pod:   meshed(func(p *corev1.Pod) { p.Annotations = nil }),
-			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "enable injection for the namespace",
+			state: "not in the mesh", cause: "no annotation sidecar.istio.io/status", next: "enable injection (istio-injection=enabled",
 		},
 		"of the node": {
 			pod:   meshed(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
