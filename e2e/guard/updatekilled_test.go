@@ -27,7 +27,7 @@ func TestKilledDuringUpdates(t *testing.T) {
 		return startBy(t, by, nil, "--run-dir", dir, "--cri-socket", socket, "--update", "rules", "--round", "1s", "--netconf", excluding(port))
 	}
 	var updated, kept int
-	for nth, stamp := 30, p.rules(t).Stamp; nth < 66; nth += 6 {
+	for nth, stamp := 30, p.rules(t).Stamp; nth < 66 || updated == 0 && nth < 150; nth += 6 {
 		cut := fmt.Sprintf("inject=sendto,sendmsg:signal=SIGKILL:when=%d", nth)
 		_ = start(9000+nth, "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto,sendmsg", "-e", cut).Wait() // it was killed
 		switch now := p.rules(t).Stamp; {
