@@ -131,12 +131,13 @@ func (h *Host) Do(f func() error) (err error) {
 	if h.NetNS == nil {
 		return f()
 	}
-	if unix.Gettid() == os.Getpid() {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // the process's first thread can't end, and while it waits here, f runs on another one
+		defer runtime.UnlockOSThread()
 		done := make(chan error)
 		go func() { done <- h.Do(f) }()
 		return <-done
 	}
-	runtime.LockOSThread()
 	before, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		defer func() { _ = unix.Close(before) }()

@@ -58,8 +58,8 @@ var fenceMutants = []mutant{
 	{
 		name: "exception-for-uncaptured-ipv6-opens-nothing",
 		file: fenceRules,
-		from: "if b.IPv6 == Ignored { // nat captures no IPv6, so its exceptions come first\n",
-		to:   "if false {\n",
+		from: "if captures && b.IPv6 == Ignored {",
+		to:   "if false {",
 		by:   by(root, "e2e/traffic", "TestFence/nftables/IPv6_is_not_captured"),
 	},
 	{

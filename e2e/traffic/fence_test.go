@@ -181,6 +181,18 @@ func TestFenceExamples(t *testing.T) {
 	})
 }
 
+// connect makes a connection of another host, which the world's servers can answer.
+func (w world) connect(c lab.Connection) (lab.Reply, error) {
+	if w.servers != nil {
+		return w.servers.Ask(w.peer, c)
+	}
+	replies, err := w.peer.AskAll([]lab.Connection{c})
+	if err != nil {
+		return lab.Reply{}, err
+	}
+	return replies[0], nil
+}
+
 // expectSilence expects no answer, within the time that one takes many times over.
 func (w world) expectSilence(t *testing.T, probes []probe) {
 	t.Helper()
@@ -194,9 +206,9 @@ func (w world) expectSilence(t *testing.T, probes []probe) {
 			c := lab.Connection{Network: map[bool]string{false: "tcp", true: "udp"}[p.udp], Limit: time.Second}
 			c.To = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(p.port))
 			waiting.Go(func() {
-				replies, err := w.peer.AskAll([]lab.Connection{c})
-				if err != nil || !isTimeout(replies[0].Err) {
-					t.Errorf("%s %s: answered by %+v, %v", c.Network, c.To, replies, err)
+				reply, err := w.connect(c)
+				if err != nil || !isTimeout(reply.Err) {
+					t.Errorf("%s %s: answered by %+v, %v", c.Network, c.To, reply, err)
 				}
 			})
 		}

@@ -132,11 +132,6 @@ func (b *builder) fenceTCP(name string, refused Action) {
 // proxy.
 func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
-	late := openings
-	if b.IPv6 == Ignored { // nat captures no IPv6, so its exceptions come first
-		late = slices.DeleteFunc(slices.Clone(openings), func(m Match) bool { return m.OnlyFamily() == IPv6 })
-		b.permit(slices.DeleteFunc(openings, func(m Match) bool { return m.OnlyFamily() != IPv6 }))
-	}
 	if len(f) == 0 {
 		f = flow{{}} // it exempts nothing
 	}
@@ -150,26 +145,25 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 		}
 		all := false // the chain's rules decide about every packet
 		for _, r := range chain.Rules {
-			m := r.Match
+			m, captures := r.Match, r.Do.translates() || r.Do == toInbound || r.Do == toOutbound
+			if captures && b.IPv6 == Ignored { // nat captures no IPv6
+				m.Family = IPv4
+			}
 			switch {
-			case m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0,
+			case m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0,
 				isOnly(m.Dst, localhostIPv4), isOnly(m.Dst, loopbackIPv4), isOnly(m.Dst, localhostIPv6):
 				continue
-			case r.Do.translates() || r.Do == toInbound || r.Do == toOutbound:
-				if m.Family == "" && b.IPv6 == Ignored && bypasses != refused { // nat would capture only IPv4
-					m.Family, m.Protocol = IPv6, TCP
-					b.add(m, refused, "IPv6 is not captured")
-				}
-				r.Do, all = bypasses, r.Match.Family == "" && r.Match.empty()
+			case captures:
+				r.Do, all = bypasses, m.Family == "" && m.empty()
 			case r.Do.Chain != "":
 				reached[r.Do.Chain] = true
 				r.Do.Chain = fenceName(r.Do.Chain)
 			}
-			r.Match.Protocol = TCP
-			b.add(r.Match, r.Do, r.Why)
+			m.Protocol = TCP
+			b.add(m, r.Do, r.Why)
 		}
 		if !all {
-			b.permit(late)
+			b.permit(openings)
 			b.add(Match{}, refused, "not captured")
 		}
 	}
