@@ -128,8 +128,7 @@ func (b *builder) fenceTCP(name string, refused Action) {
 // fenceFlow copies a flow for TCP, from the last chain on. Packets that the flow exempts pass, and so do
 // packets of openings that nat would not capture, because a SYN that nat would capture can meet an older
 // conntrack entry. Other packets that nat would capture get the verdict bypasses, and the rest the verdict
-// refused. It omits rules about packets that have already been judged, which are on lo or come from the
-// proxy.
+// refused.
 func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	if len(f) == 0 {
@@ -150,8 +149,7 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 				m.Family = IPv4
 			}
 			switch {
-			case m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, m.Protocol == UDP, m.ToLo, isOnly(m.UID, b.ProxyUID), isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0,
-				isOnly(m.Dst, localhostIPv4), isOnly(m.Dst, loopbackIPv4), isOnly(m.Dst, localhostIPv6):
+			case m.Protocol == UDP, m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, b.hasJudged(m):
 				continue
 			case captures:
 				r.Do, all = bypasses, m.Family == "" && m.empty()
@@ -167,6 +165,13 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 			b.add(Match{}, refused, "not captured")
 		}
 	}
+}
+
+// hasJudged reports whether the fence's earlier rules decide about all packets that match: those on lo,
+// those of the proxy, and those that are sent to localhost.
+func (b *builder) hasJudged(m Match) bool {
+	return m.ToLo || isOnly(m.UID, b.ProxyUID) || isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0 ||
+		isOnly(m.Dst, localhostIPv4) || isOnly(m.Dst, loopbackIPv4) || isOnly(m.Dst, localhostIPv6)
 }
 
 func (b *builder) permit(openings []Match) {
