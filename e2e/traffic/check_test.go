@@ -16,6 +16,7 @@ import (
 // TestCheck changes what Apply made, in every way that changes what packets
 // meet, and wants each change named.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	const backend = config.NFTables
 	lab.RequireRoot(t)
 	for _, test := range []struct {

@@ -56,6 +56,7 @@ var consulScenarios = map[string]consulAsked{
 // in both namespaces, and wants the same decisions. Drawn pods and TestBesideConsul have the other
 // backends.
 func TestConsul(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	for name, asked := range consulScenarios {
 		if strings.HasPrefix(name, "DNS of all") {
@@ -75,6 +76,7 @@ func TestConsul(t *testing.T) {
 
 // TestOracleConsul does the same by consul/sdk itself.
 func TestOracleConsul(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	program := lab.Part(t, "consul-redirect")
 	compare := func(name string, asked consulAsked, backend config.Backend) {
@@ -96,6 +98,7 @@ func TestOracleConsul(t *testing.T) {
 
 // TestConsulQueries leads queries for an address of no host to a server that answers.
 func TestConsulQueries(t *testing.T) {
+	t.Parallel()
 	nowhere := dst{"203.0.113.5", "2001:db8:99::5"}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newProbeWorld(t, []int{53}, istioMesh)
@@ -114,6 +117,7 @@ func TestConsulQueries(t *testing.T) {
 // TestBesideConsul has both plugins capture a pod, in either order, as while one replaces the
 // other.
 func TestBesideConsul(t *testing.T) {
+	t.Parallel()
 	asked := consulScenarios["everything"]
 	besideEach(t, "consul-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend, asked.capture) })
 }

@@ -47,6 +47,7 @@ func forEachCookies(t *testing.T, test func(t *testing.T, backend config.Backend
 
 // TestCookies: a client outside meets the proxy.
 func TestCookies(t *testing.T) {
+	t.Parallel()
 	forEachCookies(t, func(t *testing.T, backend config.Backend, mode string, cookies int) {
 		w := cookieWorld(t, backend, mode, cookies)
 		w.serve(t, w.pod, "tcp", 15021, direct)
@@ -59,6 +60,7 @@ func TestCookies(t *testing.T) {
 
 // TestCookiesHandedOn: the proxy connects to the application in its client's name.
 func TestCookiesHandedOn(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for cookies := range 3 {
 			t.Run(fmt.Sprintf("tcp_syncookies=%d", cookies), func(t *testing.T) {
@@ -85,6 +87,7 @@ func TestCookiesHandedOn(t *testing.T) {
 // TestFlood: while SYNs that are never completed fill the proxy's backlog, a client meets
 // the proxy by a SYN cookie.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
@@ -109,6 +112,7 @@ func TestFlood(t *testing.T) {
 // after conntrack has forgotten the first ones, as it does in a minute. It must not complete
 // the handshake with the application.
 func TestLateCookie(t *testing.T) {
+	t.Parallel()
 	forEachCookies(t, func(t *testing.T, backend config.Backend, mode string, cookies int) {
 		w := cookieWorld(t, backend, mode, cookies)
 		for _, f := range bothFamilies {

@@ -85,6 +85,7 @@ var dnsScenarios = []scenario{
 // TestZones has the proxy send its query from the very port that the
 // application sent the same query from: conntrack must not take the two for one.
 func TestZones(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{53}, istioMesh)
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, captureDNS), dualStack())))

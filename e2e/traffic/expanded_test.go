@@ -160,6 +160,7 @@ func allocated() uint64 {
 // rules were as large as the largest one that a list repeats, CHECK, guard and DEL could still
 // read them, so the limit of rules is one of bytes.
 func TestExpandedBytes(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		pod := listedPod(2, 4, 4, 2, map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true"}, mode)

@@ -17,6 +17,7 @@ import (
 
 // TestIPv6Policy captures a dual-stack pod under every policy.
 func TestIPv6Policy(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80, 8080}, istioMesh)
 		for _, test := range []struct {
@@ -49,6 +50,7 @@ func TestIPv6Policy(t *testing.T) {
 }
 
 func TestIPv6Only(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		addresses := []netip.Addr{netip.MustParseAddr("fd77::2"), netip.MustParseAddr("fe80::1")}
 		decision, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), addresses...)
@@ -63,6 +65,7 @@ func TestIPv6Only(t *testing.T) {
 
 // TestProxySourceAtOnce has a proxy use its IPv6 address right after ADD.
 func TestProxySourceAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		pod := lab.StartHost(t)
 		lab.Check(t, pod.AddAddresses("lo"))
@@ -80,6 +83,7 @@ func TestProxySourceAtOnce(t *testing.T) {
 // TestIPv6Later adds a pod's IPv6 address after its ADD. With ISTIO_DUAL_STACK it
 // is captured like an address that was there before.
 func TestIPv6Later(t *testing.T) {
+	t.Parallel()
 	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
 		forEachBackend(t, func(t *testing.T, backend config.Backend) {
 			decision, err := lab.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
@@ -112,6 +116,7 @@ func TestIPv6Later(t *testing.T) {
 
 // TestWithoutIPv6 captures a namespace in which IPv6 is switched off.
 func TestWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
 		pod, peer := lab.StartHost(t), lab.StartHost(t)
@@ -143,6 +148,7 @@ func TestWithoutIPv6(t *testing.T) {
 // TestNobodyListens makes sure that a proxy that is not up means no
 // connection, never an uncaptured one.
 func TestNobodyListens(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, []int{80, 8080}, config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053})
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))

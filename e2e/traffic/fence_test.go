@@ -96,6 +96,7 @@ var fenceScenarios = []scenario{
 
 // TestFence proves the fence by packets.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		var probes []probe
 		for _, s := range fenceScenarios {
@@ -157,6 +158,7 @@ var fenceExamples = []struct {
 // TestFenceExamples captures the pods of the reference's page as they are written. Istio's
 // has the sidecar that the injector adds.
 func TestFenceExamples(t *testing.T) {
+	t.Parallel()
 	pods := examplesOf(t, "fence.md", len(fenceExamples))
 	istio, sidecar := pods[2], injected(nil, nil)
 	maps.Copy(istio.Annotations, sidecar.Annotations)
@@ -239,6 +241,7 @@ func (w world) ping(t *testing.T, rs capture.Ruleset, by lab.Owner, to dst, f fa
 
 // TestFenceEndsConnections repairs a pod that lost its fence: what began without it ends.
 func TestFenceEndsConnections(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	w := newWorld(t, []int{80}, istioMesh)
 	rs := decide(t, fencedPod(nil, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings())

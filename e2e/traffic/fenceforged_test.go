@@ -16,6 +16,7 @@ import (
 // TestFenceLetsNoAnswerIn sends datagrams from outside that answer what the application has
 // sent, but not to outside, or nothing.
 func TestFenceLetsNoAnswerIn(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newWorld(t, nil, istioMesh)
 		w.capture(t, backend, decide(t, fencedPod(nil, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings()))

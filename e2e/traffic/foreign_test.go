@@ -88,6 +88,7 @@ var others = map[string]func(*testing.T, *lab.Host){
 
 // TestForeignRules survive all that we do, byte for byte.
 func TestForeignRules(t *testing.T) {
+	t.Parallel()
 	all := injected(tproxy(nil), map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true"})
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
@@ -189,6 +190,7 @@ func expectWithin(t *testing.T, before, during string) {
 // TestStatefulFirewall has a pod drop whatever is no answer: answers to the
 // proxy's queries must be known for answers in conntrack's zones.
 func TestStatefulFirewall(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newProbeWorld(t, []int{53, 80, 8080}, istioMesh)
 		for _, variant := range []string{"nft", "legacy"} {

@@ -40,6 +40,7 @@ var forwarding = map[string]func(t *testing.T, w world){
 // TestForwardedDNS sends queries through a pod that captures DNS: those that it forwards
 // are answered by their resolver, and its own ones are decided as without a neighbour.
 func TestForwardedDNS(t *testing.T) {
+	t.Parallel()
 	istio := func(annotations map[string]string) *corev1.Pod { return injected(spelled(annotations), captureDNS) }
 	own := map[string]string{"outbound-port": "15001", "dns-port": "15053"}
 	cases := []struct {
@@ -104,6 +105,7 @@ func (w world) newNeighbour(t *testing.T) *lab.Host {
 // TestPort53IsAlsoAClient has clients send from port 53: what the pod's server answers is
 // no query, and a query of the pod from that port is one, also where IPv6 is refused.
 func TestPort53IsAlsoAClient(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, pod := range map[string]struct {
 			addresses []netip.Addr
@@ -138,6 +140,7 @@ func TestPort53IsAlsoAClient(t *testing.T) {
 // TestPublishedPort publishes ports of the pod, before the rules are made and afterwards: the
 // rules decide first, and docker about what they exempt.
 func TestPublishedPort(t *testing.T) {
+	t.Parallel()
 	publish := func(t *testing.T, w world) {
 		w.pod.Load(t, `table inet docker {
 	chain PREROUTING {

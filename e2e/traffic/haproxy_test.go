@@ -44,6 +44,7 @@ backend application
 // their connection through: the application's goes out by the proxy, and what
 // comes in is handed on from 127.0.0.6, which no rule may capture again.
 func TestHAProxy(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		w.serve(t, w.peer, "tcp", 80, direct)

@@ -32,6 +32,7 @@ func init() {
 // TestHostIsRefused opens a process's own network namespace, that of process 1 from
 // another one, and one that is no host's.
 func TestHostIsRefused(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	const own = "/proc/self/ns/net"
 	inside, pod := lab.StartHost(t), lab.StartHost(t)

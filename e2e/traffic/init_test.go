@@ -13,6 +13,7 @@ import (
 // up, and after, as behind a native sidecar. Before, a container reaches what is excluded,
 // or everything if it runs as the proxy's user or group; nothing else leaves uncaptured.
 func TestInitContainers(t *testing.T) {
+	t.Parallel()
 	noProxy := config.Mesh{OutboundPort: 25001, InboundPort: 25006, DNSPort: 25053}
 	annotations := map[string]string{
 		"traffic.sidecar.istio.io/excludeOutboundPorts":    "443",

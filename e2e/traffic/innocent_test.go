@@ -60,6 +60,7 @@ var repeated = []string{
 // TestRepeatedSYNs makes each connection of a scenario four times, from the same port: with a
 // handshake of two SYNs, after an end in order, once more, and after a reset.
 func TestRepeatedSYNs(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for names := range slices.Chunk(repeated, 2) { // each handshake takes a second: the kernel's first time-out is fixed
 			var all sync.WaitGroup
@@ -124,6 +125,7 @@ func (w world) repeat(t *testing.T, scenario string, p probe, f family, port uin
 
 // TestFullBacklog: a SYN that the server has no room for is sent again, and then accepted.
 func TestFullBacklog(t *testing.T) {
+	t.Parallel()
 	const room = 4
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
@@ -188,6 +190,7 @@ func overflows(t *testing.T, host *lab.Host) (count int) {
 // TestRefusals: an answer that a port is closed arrives, and does not stand in the way of a
 // later connection from the same port.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			for _, excluded := range []string{"15020", "9000"} {

@@ -15,6 +15,7 @@ import (
 // acknowledgement of a SYN that was never sent. It is answered with a reset,
 // unless INVALID_DROP is set.
 func TestInvalidDrop(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, drop := range []bool{false, true} {
 			t.Run("INVALID_DROP="+strconv.FormatBool(drop), func(t *testing.T) {
@@ -33,6 +34,7 @@ func TestInvalidDrop(t *testing.T) {
 // TestInvalidDropOnExcludedInterface sends the same packet over an interface that
 // is excluded, and so left alone in this, too.
 func TestInvalidDropOnExcludedInterface(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range []string{"REDIRECT", "TPROXY"} {
 			t.Run(mode, func(t *testing.T) {
@@ -56,6 +58,7 @@ func TestInvalidDropOnExcludedInterface(t *testing.T) {
 
 // TestEcho makes sure that ICMP passes: rules are for TCP.
 func TestEcho(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, injected(nil, nil), dualStack())))

@@ -16,6 +16,7 @@ var iptablesBackends = backends[1:]
 // TestOtherBackend refuses a namespace that another backend of ours captured,
 // and takes its rules out for any.
 func TestOtherBackend(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	rs := decide(t, injected(nil, nil), dualStack())
 	for _, first := range backends {
@@ -43,6 +44,7 @@ func TestOtherBackend(t *testing.T) {
 // TestAlias applies by the name that the host gives to one of the variants,
 // and finds its own rules again under that variant's name.
 func TestAlias(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	pod := lab.StartHost(t)
 	rs := decide(t, injected(nil, nil), dualStack())
@@ -64,6 +66,7 @@ func TestAlias(t *testing.T) {
 
 // TestNoIPTables has the host lack what the operator asked for.
 func TestNoIPTables(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	pod := lab.StartHost(t)
 	before := everything(t, pod)
@@ -75,6 +78,7 @@ func TestNoIPTables(t *testing.T) {
 // TestUserNamespaceByIPTables refuses a pod for which iptables can't match
 // owners, before anything is done to it.
 func TestUserNamespaceByIPTables(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	for _, backend := range append(iptablesBackends, config.IPTables) {
 		pod := newUserHost(t)
@@ -87,6 +91,7 @@ func TestUserNamespaceByIPTables(t *testing.T) {
 // TestCheckByIPTables changes what Apply made, in every way that changes what
 // packets meet, and wants each change named.
 func TestCheckByIPTables(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	rs := decide(t, injected(tproxy(nil), captureDNS), dualStack())
 	for _, backend := range iptablesBackends {

@@ -56,6 +56,7 @@ var kumaScenarios = map[string]kumaAsked{
 // in both namespaces, and wants the same decisions. Drawn pods and TestBesideKuma have the other
 // backends.
 func TestKuma(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	for name, asked := range kumaScenarios {
 		t.Run(name, func(t *testing.T) { t.Parallel(); asked.oracle(t, config.NFTables).compare(t) })
@@ -73,6 +74,7 @@ func TestKuma(t *testing.T) {
 // TestOracleKuma does the same by the engine of Kuma 1.8, which has neither users nor addresses that
 // are excluded.
 func TestOracleKuma(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	program := lab.Part(t, "kuma-redirect")
 	for name, asked := range kumaScenarios {
@@ -118,6 +120,7 @@ func (a kumaAsked) captureByProgram(host *lab.Host, program string) error {
 
 // TestBesideKuma has both plugins capture a pod, in either order, as while one replaces the other.
 func TestBesideKuma(t *testing.T) {
+	t.Parallel()
 	asked := kumaScenarios["everything"]
 	besideEach(t, "kuma-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend) })
 }

@@ -48,6 +48,7 @@ var linkerdScenarios = map[string]linkerdAsked{
 // decisions: of nftables for the scenarios, and of the other backends for pods that are drawn.
 // TestBesideLinkerd has all backends decide about one pod.
 func TestLinkerd(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	for name, asked := range linkerdScenarios {
 		t.Run(name, func(t *testing.T) { t.Parallel(); asked.compare(t, config.NFTables, asked.capture) })
@@ -65,6 +66,7 @@ func TestLinkerd(t *testing.T) {
 // TestOracleLinkerdInit does the same by linkerd2-proxy-init itself, in the version of 2022:
 // it knows neither IPv6 nor a gid.
 func TestOracleLinkerdInit(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	program := lab.Part(t, "linkerd2-proxy-init")
 	for name, asked := range linkerdScenarios {
@@ -83,6 +85,7 @@ func TestOracleLinkerdInit(t *testing.T) {
 // TestBesideLinkerd has both plugins capture a pod, in either order, as while one replaces
 // the other: connections meet what linkerd-cni alone leads them to.
 func TestBesideLinkerd(t *testing.T) {
+	t.Parallel()
 	asked := linkerdScenarios["everything"]
 	besideEach(t, "linkerd-cni", asked.capture, func(t *testing.T, backend config.Backend) *oracle { return asked.oracle(t, backend, asked.capture) })
 }
@@ -222,6 +225,7 @@ func randomLinkerdPod(r *rand.Rand) linkerdAsked {
 // TestLinkerdValidator does what linkerd-network-validator does: it listens at the proxy's
 // outbound port, connects to an address of no host, and expects its own token back.
 func TestLinkerdValidator(t *testing.T) {
+	t.Parallel()
 	validator := lab.Owner{UID: 65534, GID: 65534}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		asked := linkerdAsked{uid: 2102, ipv6: true}

@@ -19,6 +19,7 @@ import (
 // that an annotation can hold, and up to 10,000 ports: each element is in the
 // kernel and has its effect.
 func TestLongLists(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newProbeWorld(t, []int{80, 20_001, 20_002, 20_019, 20_020, 39_999, 40_000}, istioMesh)
 		for _, n := range []int{1, 10, 8_000} {
@@ -100,6 +101,7 @@ func expectElements(t *testing.T, w world, backend config.Backend, n int, set, e
 // TestEdges lists ranges at the ends of the address space, adjacent,
 // overlapping and repeated ones.
 func TestEdges(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newProbeWorld(t, []int{80}, istioMesh)
 		for _, test := range []struct {

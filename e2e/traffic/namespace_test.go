@@ -32,6 +32,7 @@ func loopback(t *testing.T, host *lab.Host) string {
 // TestFailureLeavesNothing applies rules of which the kernel refuses the last,
 // after everything else was prepared, next to other programs' rules.
 func TestFailureLeavesNothing(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, leave := range others {
 			t.Run(name, func(t *testing.T) {
@@ -54,6 +55,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 }
 
 func TestApplyTwice(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		lab.RequireRoot(t)
 		pod := lab.StartHost(t)
@@ -94,6 +96,7 @@ func expectRefusal(t *testing.T, err error, text string) {
 
 // TestTamperedRules expects tampered rules to differ although their stamp is right.
 func TestTamperedRules(t *testing.T) {
+	t.Parallel()
 	const backend = config.NFTables
 	lab.RequireRoot(t)
 	pod := lab.StartHost(t)
@@ -109,12 +112,14 @@ func TestTamperedRules(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
+	t.Parallel()
 	if _, err := podnet.Open(t.Context(), "/var/run/netns/there-is-none"); !errors.Is(err, podnet.ErrGone) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestNoAddress(t *testing.T) {
+	t.Parallel()
 	for _, addresses := range [][]netip.Addr{nil, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1")}} {
 		_, err := lab.Decide(injected(nil, nil), config.DefaultSettings(), addresses...)
 		expectRefusal(t, err, "no usable address")
@@ -123,6 +128,7 @@ func TestNoAddress(t *testing.T) {
 
 // TestOtherCapture refuses a namespace that istio-cni or istio-init captured.
 func TestOtherCapture(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, leave := range []func(*testing.T, *lab.Host){
 			scripted("table inet istio-proxy-nat {\n chain output { type nat hook output priority -100; }\n}"),
@@ -147,6 +153,7 @@ func TestOtherCapture(t *testing.T) {
 // TestOtherLegacyCapture knows the chains of iptables' older variant, and
 // creates none of its tables to find out.
 func TestOtherLegacyCapture(t *testing.T) {
+	t.Parallel()
 	const backend = config.NFTables
 	lab.RequireRoot(t)
 	for command, tables := range map[string]string{

@@ -125,6 +125,7 @@ func withoutNet1(mode string) *corev1.Pod {
 // has. The server answers the SYN with an acknowledgement, the client resets that connection,
 // and its next SYN begins the new one.
 func TestVanishedClient(t *testing.T) {
+	t.Parallel()
 	probes := []probe{
 		in(podIP, 8080, inbound), out(app, external, 80, outbound), out(app, external, 15020, direct),
 		out(proxy, external, 80, direct), out(app, localhost, 8080, direct),
@@ -165,6 +166,7 @@ func TestVanishedClient(t *testing.T) {
 // TestReset: the reset of a client that has vanished ends the proxy's connection, even one to an address that is not
 // the pod's own.
 func TestReset(t *testing.T) {
+	t.Parallel()
 	forwarded := dst{"198.51.100.9", "2001:db8:51::9"}
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
@@ -214,6 +216,7 @@ func provoke(conn net.Conn) error {
 // TestReplacedRules: connections live on while a guard replaces rules by nftables, whether
 // they began before the pod had any, or under those of any backend.
 func TestReplacedRules(t *testing.T) {
+	t.Parallel()
 	captured := []probe{
 		in(podIP, 8080, inbound), out(app, external, 80, outbound), out(app, external, 15020, direct),
 		out(proxy, external, 80, direct), out(app, localhost, 8080, direct),

@@ -126,6 +126,7 @@ var packageDifferences = []difference{
 // TestOracleIstiosCases applies the rules of each of istio-iptables' own test cases, and
 // sends the same packets as through ours.
 func TestOracleIstiosCases(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	goldens := istioSources(t, "tools/istio-iptables/pkg/capture/testdata/*.golden")
 	for name := range istioCases {

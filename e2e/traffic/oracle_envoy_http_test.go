@@ -59,6 +59,7 @@ func webClient(host *lab.Host, version int, trusted *httptest.Server) *http.Clie
 // TestOracleEnvoyHTTP speaks HTTP/1 and HTTP/2 with a server, which Envoy reads, and TLS, which
 // it passes on.
 func TestOracleEnvoyHTTP(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, _ string) {
 		for _, side := range []struct {
 			name           string

@@ -16,6 +16,7 @@ import (
 // TestOracleEnvoyCookies has every listener answer each SYN by a cookie. The application's
 // listener accepts cookies, too, because connections within the pod reach it directly.
 func TestOracleEnvoyCookies(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, _ string) {
 		w.echo(t)
 		configure(t, w.pod, "ipv4/tcp_syncookies", "2") // of IPv6, too
@@ -39,6 +40,7 @@ func TestOracleEnvoyCookies(t *testing.T) {
 // led to Envoy end with the next packet. A connection that began without rules goes past
 // Envoy as long as it lives, and the next one through Envoy.
 func TestOracleEnvoyRepaired(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, mode string) {
 		w.echo(t)
 		idle, busy := w.ways(t), w.ways(t)

@@ -83,6 +83,7 @@ func (w world) echo(t *testing.T) (inPod, inPeer *atomic.Int64) {
 // open go on while the older listeners drain, and new ones reach the newer ones. At no moment
 // does one go past Envoy.
 func TestOracleEnvoyRestart(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, mode string) {
 		w.echo(t)
 		older := w.ways(t)
@@ -103,6 +104,7 @@ func TestOracleEnvoyRestart(t *testing.T) {
 // TestOracleEnvoyStopped has Envoy stop, as a process does that gets no time: connections wait
 // for it, those beyond its full backlog by sending their SYN again, and none goes past it.
 func TestOracleEnvoyStopped(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, _ string) {
 		inPod, inPeer := w.echo(t)
 		configure(t, w.pod, "core/somaxconn", "8")
@@ -155,6 +157,7 @@ func reachLate(from *lab.Host, to string) error {
 // TestOracleEnvoyOpenConnections updates the rules below open connections: busy and idle ones,
 // and one that each side has closed half.
 func TestOracleEnvoyOpenConnections(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, mode string) {
 		w.echo(t)
 		all := []map[string]*net.TCPConn{w.ways(t), w.ways(t), w.ways(t)} // busy, idle, closed half
@@ -190,6 +193,7 @@ func TestOracleEnvoyOpenConnections(t *testing.T) {
 // TestOracleEnvoyCrowd holds 5,000 connections at a time. Each takes two open files of this
 // process, so no other test runs at the same time.
 func TestOracleEnvoyCrowd(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
 		for _, mode := range modes {
 			t.Run(string(backend)+"/"+mode, func(t *testing.T) {

@@ -50,6 +50,7 @@ func accepts(t *testing.T, envoy *lab.Envoy, outbound, inbound int, connect func
 
 // TestOracleEnvoy sends connections of each kind, whose servers speak first, through Envoy.
 func TestOracleEnvoy(t *testing.T) {
+	t.Parallel()
 	forEachEnvoy(t, func(t *testing.T, w world, envoy *lab.Envoy, mode string) {
 		w.serve(t, w.peer, "tcp", 80, direct)
 		w.serve(t, w.pod, "tcp", 9080, direct)

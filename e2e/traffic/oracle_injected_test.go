@@ -25,6 +25,7 @@ import (
 // that are captured. A pod with istio-init is compared with what that container does, and
 // without it by the plugin.
 func TestOracleInjected(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	plugin, node := newIstioCNI(t), buildNode(t)
 	inMesh, compared := 0, map[string]bool{}

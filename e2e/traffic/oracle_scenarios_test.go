@@ -38,6 +38,7 @@ var beyondIstio = map[string]string{
 // without dual stack, sends the same packets in both namespaces, and wants the same
 // decisions.
 func TestOracleScenarios(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	plugin := newIstioCNI(t)
 	for _, s := range scenarios {
@@ -64,6 +65,7 @@ func TestOracleScenarios(t *testing.T) {
 
 // TestOracleRandomPods does the same with random pods.
 func TestOracleRandomPods(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	plugin := newIstioCNI(t)
 	for n := range uint64(oraclePods) {

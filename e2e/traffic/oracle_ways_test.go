@@ -29,6 +29,7 @@ var rememberedWays = []struct {
 // TestOracleWays tries all ways under Istio's own rules, and compares which are open with
 // the lists of the reference.
 func TestOracleWays(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	plugin := newIstioCNI(t)
 	captured := func(t *testing.T, pod *corev1.Pod, mesh config.Mesh, newWorld func() world) world {

@@ -115,6 +115,7 @@ var everyOutcome = []outcomes{
 // TestOutcomes connects several times by each path, and reads as many connections with its
 // outcome, and none with another one. Queries over TCP and UDP are counted alike.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		for _, s := range everyOutcome {
 			t.Run(mode+", "+s.name, func(t *testing.T) {

@@ -76,6 +76,7 @@ var ownScenarios = map[string]struct {
 
 // TestOwnKeys proves the keys of our own by packets.
 func TestOwnKeys(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newOwnWorld(t)
 		for name, s := range ownScenarios {
@@ -113,6 +114,7 @@ var examples = []struct {
 
 // TestExamples captures the pods of the reference's page as they are written.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	pods := examplesOf(t, "sidecars.md", len(examples))
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newOwnWorld(t)

@@ -37,6 +37,7 @@ var parityPorts = []int{53, 80, 443, 8080, 9000, 15008, 15020, 15021, 15090}
 // TestParity draws pods that ask for random things, and packets, and wants all
 // backends to decide alike about each.
 func TestParity(t *testing.T) {
+	t.Parallel()
 	lab.RequireRoot(t)
 	worlds := map[config.Backend]world{}
 	for _, backend := range backends {

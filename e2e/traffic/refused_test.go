@@ -20,6 +20,7 @@ import (
 // TestIPv6Refused captures a pod that has only an IPv4 address at its ADD, and then
 // gives it an IPv6 address, as a neighbour's router advertisement would.
 func TestIPv6Refused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name        string
 		annotations map[string]string
@@ -86,6 +87,7 @@ func TestIPv6Refused(t *testing.T) {
 // kernel gives the pod an address and a default route, by which nothing leaves or enters
 // past the proxy.
 func TestRouterAdvertisement(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		const prefix = "2001:db8:5::"
 		pod, neighbour, node := lab.StartHost(t), lab.StartHost(t), lab.StartHost(t)

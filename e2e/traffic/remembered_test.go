@@ -135,6 +135,7 @@ func (m memory) opens(t *testing.T, w world, f family) bool {
 // TestNoWayOut: whatever conntrack has of it, a connection of the application never
 // leaves the pod but through the proxy; one of the proxy does.
 func TestNoWayOut(t *testing.T) {
+	t.Parallel()
 	forEachMemory(t, waysOut, func(t *testing.T, w world, m memory, f family) {
 		if got := m.out(t, w, f, app, proxy); !slices.Equal(got, []lab.Owner{proxy}) {
 			t.Errorf("%v: %v get out past the proxy", f, got)
@@ -145,6 +146,7 @@ func TestNoWayOut(t *testing.T) {
 // TestNoWayIn: whatever conntrack has of it, a client's connection never reaches the
 // application but through the proxy.
 func TestNoWayIn(t *testing.T) {
+	t.Parallel()
 	forEachMemory(t, waysIn, func(t *testing.T, w world, m memory, f family) {
 		if m.in(t, w, f) {
 			t.Errorf("%v: the client reaches the application", f)
@@ -154,6 +156,7 @@ func TestNoWayIn(t *testing.T) {
 
 // TestNoSimultaneousOpen: no answer to a forged SYN leaves the pod.
 func TestNoSimultaneousOpen(t *testing.T) {
+	t.Parallel()
 	forEachMemory(t, simultaneousOpens, func(t *testing.T, w world, m memory, f family) {
 		if m.opens(t, w, f) {
 			t.Errorf("%v: a SYN-ACK leaves the pod for the server", f)

@@ -13,6 +13,7 @@ import (
 // TestRenamedLoopback gives eth0 the name of lo, which a process with NET_ADMIN can. A check
 // reports it; with nftables, the exemptions of lo are not eth0's.
 func TestRenamedLoopback(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {

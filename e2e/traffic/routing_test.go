@@ -24,6 +24,7 @@ var maskedRule = []string{
 // name while another program's rule matches the mark, too, whichever of the two
 // was there first.
 func TestPolicyRuleComesFirst(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		for name, before := range map[string]bool{"before ADD": true, "after ADD": false} {
 			t.Run(name, func(t *testing.T) {
@@ -57,6 +58,7 @@ func TestPolicyRuleComesFirst(t *testing.T) {
 // TestOlderPolicyRule has DEL and a repair remove the rule that older versions
 // left at priority 133, and nothing of another program that looks like it.
 func TestOlderPolicyRule(t *testing.T) {
+	t.Parallel()
 	rs := decide(t, injected(tproxy(nil), nil), dualStack())
 	for name, act := range map[string]func(namespace) error{
 		"DEL": func(n namespace) error { return n.Remove() },

@@ -222,6 +222,7 @@ var redirectScenarios = []scenario{
 var scenarios = slices.Concat(redirectScenarios, transparentScenarios, dnsScenarios)
 
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	var probes []probe
 	for _, s := range scenarios {
 		probes = append(probes, s.probes...)

@@ -36,6 +36,7 @@ const (
 // set-group-ID bit, and executes it. Where the rules then take it for the proxy, Decide
 // warns of the container, or refuses the pod.
 func TestSetGroupID(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(connectsTo) != "" {
 		lab.Check(t, takeGroupAndConnect())
 		return

@@ -16,6 +16,7 @@ import (
 // TestSourceAddress runs a sidecar that hands connections on in the client's
 // name: the client's address reaches the proxy, and the application.
 func TestSourceAddress(t *testing.T) {
+	t.Parallel()
 	asked := map[string]map[string]string{
 		"defaults":           nil,
 		"an inbound list":    {"includeInboundPorts": "8080"},
@@ -68,6 +69,7 @@ func expectHandedOn(t *testing.T, w world, sidecar net.Listener) {
 // proxy listens, even one whose SYN conntrack takes for a part of a connection
 // that the proxy had.
 func TestNoProxyNoConnection(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newLinks(t)
 		w.serve(t, w.pod, "tcp", 8080, direct)

@@ -29,6 +29,7 @@ const (
 // kernel does, with every backend. With nftables, the kernel's counters prove the path:
 // each rule of nat and of DNS zones has counted the packets that the evaluator led to it.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {
 		w := newTraceWorld(t)
 		verdicts := map[string]int{}

@@ -38,6 +38,7 @@ func newUserHost(t *testing.T) *lab.Host {
 // TestUserNamespace captures a pod whose uids are the node's, shifted: the
 // proxy's uid counts as the pod sees it.
 func TestUserNamespace(t *testing.T) {
+	t.Parallel()
 	const backend = config.NFTables
 	lab.RequireRoot(t)
 	w := world{pod: newUserHost(t), peer: lab.StartHost(t)}

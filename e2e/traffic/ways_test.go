@@ -191,10 +191,16 @@ func sendFrame(t *testing.T, w world) {
 }
 
 // TestOpenWays: these ways around capture are open, as the reference says.
-func TestOpenWays(t *testing.T) { forEachWay(t, openWays, true) }
+func TestOpenWays(t *testing.T) {
+	t.Parallel()
+	forEachWay(t, openWays, true)
+}
 
 // TestClosedWays: these are closed.
-func TestClosedWays(t *testing.T) { forEachWay(t, closedWays, false) }
+func TestClosedWays(t *testing.T) {
+	t.Parallel()
+	forEachWay(t, closedWays, false)
+}
 
 // forEachWay tries ways by each backend and mode.
 func forEachWay(t *testing.T, ways []way, want bool) {
