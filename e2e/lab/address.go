@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeAddress returns an address for a program that is about to listen. Each
-// address has a random host in 127.0.0.0/8, so that another program is unlikely
-// to take the port first.
+// FreeAddress returns an address, as IP:PORT, at which no program listens. Its IP is random in
+// 127.0.0.0/8, so another program is unlikely to take the port before the caller listens.
 func FreeAddress() (string, error) {
 	host := [4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))}
 	port, err := freePort(host)
@@ -23,9 +22,9 @@ func FreeAddress() (string, error) {
 	return netip.AddrPortFrom(netip.AddrFrom4(host), port).String(), nil
 }
 
-// freePort binds a socket and never listens: a child process between fork and exec has a
-// copy of it. That copy does not keep a listener with SO_REUSEADDR, as Go sets it, from the
-// port; a copy of a listener would.
+// freePort returns a port that is free at a host's address. It binds a socket, but never listens,
+// because a child process between fork and exec has a copy of the socket. A copy of a listener would
+// keep the port in use. A copy of a bound socket does not, because Go's listeners set SO_REUSEADDR.
 func freePort(host [4]byte) (port uint16, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFreeAddress listens at each address at once, while children are started.
+// TestFreeAddress listens at each address right away, while other goroutines start child processes.
 func TestFreeAddress(t *testing.T) {
 	RequireTime(t)
 	ctx := t.Context()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Begin sends the SYN of a TCP connection, as a process without capabilities, and does
-// not wait for the answer. Closing the file sends nothing more.
+// Begin sends the SYN of a TCP connection from a thread without capabilities, and does not wait for an
+// answer. Closing the returned socket sends nothing more.
 func (h *Host) Begin(c Connection) (socket *os.File, err error) {
 	err = h.Do(func() error {
 		return as(c.Owner, func() error {
@@ -45,7 +45,7 @@ func (h *Host) Begin(c Connection) (socket *os.File, err error) {
 	return socket, nil
 }
 
-// unprivileged runs f while no capability of the thread is effective.
+// unprivileged runs f while the thread has no effective capability.
 func unprivileged(f func() error) (err error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var held [2]unix.CapUserData
@@ -61,8 +61,8 @@ func unprivileged(f func() error) (err error) {
 	return f()
 }
 
-// ListenSilently listens at an address and drops every SYN without an answer, as a
-// listener with a full backlog does.
+// ListenSilently listens at an address, and drops each SYN without an answer, as a listener with a full
+// backlog does.
 func (h *Host) ListenSilently(address string) (listener net.Listener, err error) {
 	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
 		return errors.Join(conn.Control(func(fd uintptr) { err = filter(int(fd), nothing) }), err)
@@ -79,7 +79,8 @@ func (h *Host) ListenSilently(address string) (listener net.Listener, err error)
 	return listener, nil
 }
 
-// Socket filters, for which not each kernel wants a capability. They see a segment from its TCP header on.
+// Filters of classic BPF for sockets, because some kernels let only privileged processes use other
+// filters. A filter sees a segment from its TCP header on.
 var (
 	nothing   = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	butResets = []unix.SockFilter{
@@ -94,7 +95,7 @@ func filter(fd int, program []unix.SockFilter) error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// Dial connects from inside the namespace, as Ask does.
+// Dial opens a TCP connection from inside the namespace. owner and from are those of Ask.
 func (h *Host) Dial(owner Owner, from, to string) (conn *net.TCPConn, err error) {
 	err = h.Do(func() error {
 		dialed, err := dialAs(owner, "tcp", from, to)

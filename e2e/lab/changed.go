@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// BuildChanged builds a program of the project from these sources, except that the compiler
-// reads other content for some files, which may not exist.
+// BuildChanged builds a program from the project's sources, in which it replaces the content of some
+// files. The keys of files are paths, also of files that do not exist.
 func BuildChanged(ctx context.Context, program, source string, files map[string][]byte) (err error) {
 	dir, err := os.MkdirTemp("", "changed-")
 	if err != nil {
@@ -40,8 +40,8 @@ func BuildChanged(ctx context.Context, program, source string, files map[string]
 	return nil
 }
 
-// replacedAlready returns the files that an overlay in GOFLAGS replaces, as that of a
-// mutant: go build ignores it next to another -overlay.
+// replacedAlready returns the files that an overlay in GOFLAGS replaces, for example the overlay of a
+// mutant. The overlay of BuildChanged must contain them, because go build uses only one.
 func replacedAlready() (map[string]string, error) {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {

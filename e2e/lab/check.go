@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Check ends the test at an error.
+// Check fails and ends the test if err is not nil.
 func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -15,14 +15,14 @@ func Check(t testing.TB, err error) {
 	}
 }
 
-// Patience is how long a test waits for what has to happen. It is for a busy machine, and
-// decides only how soon a failure is reported.
+// Patience is the longest time that a test waits for a condition. It is long because the machine may be
+// busy, and delays only the report of a failure.
 const Patience = 3 * time.Minute
 
-// Eventually repeats a condition until it returns no error, for at most Patience.
+// Eventually calls condition until it returns nil, and fails the test after Patience.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()
-	pause := 5 * time.Millisecond // grows with the time waited: some conditions start programs
+	pause := 5 * time.Millisecond // grows while the test waits, because some conditions start programs
 	for began := time.Now(); ; time.Sleep(pause) {
 		err := condition()
 		if err == nil {

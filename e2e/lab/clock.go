@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// Clock is the clock of programs that BuildWithClock built. Steps change the time of day
-// alone: as with a step of the machine's clock, timers go on.
+// Clock is the clock of programs that BuildWithClock built. A step of the Clock changes only the time of
+// day. As after a step of the machine's clock, timers continue.
 type Clock struct{ file string }
 
-// NewClock returns a clock that shows the machine's time, with its file in a directory.
+// NewClock returns a clock that shows the machine's time. It creates the clock's file in a directory.
 func NewClock(dir string) (Clock, error) {
 	clock := Clock{filepath.Join(dir, "clock")}
 	return clock, clock.Set(0)
 }
 
-// Set sets the clock ahead of the machine's, or behind it.
+// Set changes the difference between the clock and the machine's clock. A negative duration sets the
+// clock back.
 func (c Clock) Set(ahead time.Duration) error {
 	file, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -34,16 +35,16 @@ func (c Clock) Set(ahead time.Duration) error {
 	return errors.Join(err, file.Close())
 }
 
-// Variable returns the environment variable for programs that go by the clock.
+// Variable returns the environment variable, as NAME=VALUE, that makes a program use the clock.
 func (c Clock) Variable() string { return clockVariable + "=" + c.file }
 
 const clockVariable = "CAPTURE_CNI_TEST_CLOCK"
 
-// now is the first statement of time.Now, which every reading of the time comes from.
+// now is the first statement of time.Now, which reads the kernel's clock.
 const now = "sec, nsec, mono := runtimeNow()\n"
 
-// step is added to package time. It reads memory that is shared with the test: the time
-// is also read where no system call may be made.
+// step is a file that is added to package time. It reads the step from memory that is shared with the
+// test, because time.Now must not make a system call.
 const step = `package time
 
 import (
@@ -72,8 +73,8 @@ func sharedSteps() *int64 {
 func step() int64 { return *steps }
 `
 
-// BuildWithClock builds a program of the project whose time.Now goes by a Clock. The
-// first build compiles all packages anew.
+// BuildWithClock builds a program of the project whose time.Now uses a Clock. The first build is slow,
+// because it compiles all packages again.
 func BuildWithClock(ctx context.Context, program, source string) error {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -7,22 +7,21 @@ import (
 	"os/exec"
 )
 
-// Cut is the moment at which a program is killed: before its main thread makes a
-// system call for the nth time. The zero Cut kills nothing.
+// Cut is the moment at which a program is killed: before its main thread makes the system call Call for
+// the nth time. The zero Cut kills no program.
 type Cut struct {
 	Call string
 	Nth  int
 }
 
-// FileChanges are the system calls by which Go's os package changes files, but for
-// those that create or fill a file: one that is not finished is cut at its fchmod or
-// fsync.
+// FileChanges returns the system calls by which Go's os package changes files. It omits the calls that
+// create or fill a file, because a kill at the later fchmod or fsync leaves the same partial file.
 func FileChanges() []string {
 	return []string{"mkdirat", "fchmod", "fchown", "fsync", "linkat", "renameat", "unlinkat"}
 }
 
-// Command runs a program under strace, which kills it. What the program does has to
-// stay on its main thread, as in a function init.
+// Command returns a command that runs a program under strace, which kills the program at the Cut. The
+// program must make the system call on its main thread, for example in a function init.
 func (c Cut) Command(program string, args ...string) *exec.Cmd {
 	if c.Nth == 0 {
 		return exec.Command(program, args...)

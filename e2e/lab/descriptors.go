@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithoutDescriptors runs f while the process can open no file and no socket. Its test is not
-// parallel to others.
+// WithoutDescriptors runs f while this process can open no file and no socket. The test must not run in
+// parallel with other tests.
 func WithoutDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var limit unix.Rlimit

@@ -20,15 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Envoy is the sidecar that Istio runs, in a pod's network namespace, with listeners that do
-// what Istio's do at the ports 15001 and 15006.
+// Envoy is an Envoy sidecar in a pod's network namespace. Its listeners at the ports 15001 and 15006 do
+// what Istio's listeners do.
 type Envoy struct {
 	t         testing.TB
 	pod       *Host
 	owner     Owner
 	directory string
 	tproxy    bool
-	processes []*envoyProcess // of hot restarts, the last one serves
+	processes []*envoyProcess // one for each hot restart; the last one serves
 }
 
 type envoyProcess struct {
@@ -37,8 +37,9 @@ type envoyProcess struct {
 	ended chan struct{}
 }
 
-// StartEnvoy starts Envoy in a pod, and returns when it accepts connections. With tproxy, it
-// takes inbound connections with their original addresses, and goes on from the client's.
+// StartEnvoy starts Envoy in a pod, and returns once Envoy accepts connections. With tproxy, Envoy
+// accepts inbound connections with their original addresses, and connects to the application from the
+// client's address.
 func StartEnvoy(t testing.TB, pod *Host, owner Owner, tproxy bool) *Envoy {
 	t.Helper()
 	directory, err := os.MkdirTemp("", "envoy-")
@@ -52,7 +53,7 @@ func StartEnvoy(t testing.TB, pod *Host, owner Owner, tproxy bool) *Envoy {
 				t.Logf("%s: %s", process.ProcessState, process.log.String())
 			}
 		}
-		if base, err := os.ReadFile(e.path("base")); err == nil { // Envoy leaves its shared memory, for a restart
+		if base, err := os.ReadFile(e.path("base")); err == nil { // Envoy keeps its shared memory for a restart
 			left, _ := filepath.Glob("/dev/shm/envoy_shared_memory_" + strings.TrimSpace(string(base)) + "*")
 			for _, path := range left {
 				_ = os.Remove(path)
@@ -69,8 +70,8 @@ func StartEnvoy(t testing.TB, pod *Host, owner Owner, tproxy bool) *Envoy {
 
 func (e *Envoy) path(name string) string { return filepath.Join(e.directory, name) }
 
-// Restart starts a process that takes over the listeners of the one before, as Envoy's hot
-// restart does, and returns when it is ready. The process before drains, and ends soon after.
+// Restart starts a new process, which takes over the listeners of the previous one (Envoy's hot
+// restart), and returns once the new process is ready. The previous process drains, and ends soon after.
 func (e *Envoy) Restart() {
 	e.t.Helper()
 	args := []string{
@@ -93,7 +94,7 @@ func (e *Envoy) Restart() {
 	started := make(chan error)
 	go func() {
 		defer close(process.ended)
-		_ = e.pod.Do(func() error { // Envoy asks the kernel to end it with the thread that started it
+		_ = e.pod.Do(func() error { // by PR_SET_PDEATHSIG, Envoy ends when the thread that started it ends
 			err := process.Start()
 			if started <- err; err == nil {
 				err = process.Wait()
@@ -118,11 +119,11 @@ func (e *Envoy) Restart() {
 	})
 }
 
-// WaitForParent returns when the process before the last Restart has ended.
+// WaitForParent waits until the process before the last Restart has ended.
 func (e *Envoy) WaitForParent() { <-e.processes[len(e.processes)-2].ended }
 
-// Stop stops the process that serves, and returns the function that continues it. Stop returns
-// once no thread runs, because a signal reaches the threads one by one.
+// Stop stops the serving process by SIGSTOP, and returns a function that continues it. Stop waits until
+// all threads have stopped, because the signal reaches one thread after another.
 func (e *Envoy) Stop() (resume func()) {
 	e.t.Helper()
 	process := e.processes[len(e.processes)-1].Process
@@ -139,8 +140,8 @@ func (e *Envoy) Stop() (resume func()) {
 	return func() { Check(e.t, process.Signal(unix.SIGCONT)) }
 }
 
-// Configure replaces the listeners by others at the same addresses. Envoy drains those that
-// it had, and drops their connections a second later.
+// Configure replaces the listeners by new ones at the same addresses. Envoy drains the old listeners,
+// and closes their connections a second later.
 func (e *Envoy) Configure(version string) {
 	e.t.Helper()
 	text := envoyListeners
@@ -149,7 +150,7 @@ func (e *Envoy) Configure(version string) {
 	}
 	text = strings.NewReplacer("VERSION", version, "INBOUND_TRANSPARENT", "false", "INBOUND_FILTER", "", "INBOUND_CLUSTER", "application").Replace(text)
 	Check(e.t, os.WriteFile(e.path("new"), []byte(text), 0o644))
-	Check(e.t, os.Rename(e.path("new"), e.path("listeners.json"))) // Envoy watches for this
+	Check(e.t, os.Rename(e.path("new"), e.path("listeners.json"))) // Envoy watches for a rename
 	if len(e.processes) > 0 {
 		Eventually(e.t, func() error {
 			if active, err := e.admin("/config_dump?resource=dynamic_listeners"); err != nil || strings.Count(active, `"metadata_version": "`+version) < 2 {
@@ -160,7 +161,7 @@ func (e *Envoy) Configure(version string) {
 	}
 }
 
-// Accepted returns how many connections a listener has accepted, "outbound" or "inbound".
+// Accepted returns the number of connections that the listener "outbound" or "inbound" has accepted.
 func (e *Envoy) Accepted(listener string) (connections int) {
 	e.t.Helper()
 	text, err := e.admin("/stats?filter=^listener." + listener + ".downstream_cx_total$")
@@ -170,7 +171,7 @@ func (e *Envoy) Accepted(listener string) (connections int) {
 	return connections
 }
 
-// admin asks Envoy's administration inside the pod.
+// admin returns the answer of Envoy's administration interface to a GET of path.
 func (e *Envoy) admin(path string) (string, error) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return e.pod.Dial(e.owner, "", "127.0.0.1:15000")
@@ -185,8 +186,9 @@ func (e *Envoy) admin(path string) (string, error) {
 	return string(text), err
 }
 
-// envoyUpstream has a cluster speak the version of HTTP that the client speaks, and connect as
-// often as there are clients: Envoy's limit is 1,024, and Istio's the greatest number.
+// envoyUpstream makes a cluster of Envoy use the client's version of HTTP, and as many connections as
+// there are clients. Envoy's default limit is 1,024 connections, and Istio configures the largest
+// possible number.
 const envoyUpstream = `"circuit_breakers": {"thresholds": [{"max_connections": 4294967295, "max_pending_requests": 4294967295}]},
 	"typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
 	"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -204,8 +206,9 @@ const envoyBootstrap = `{
   ]}
 }`
 
-// envoyListeners are two listeners that pass bytes on. Connections to the ports from 8000 to
-// 8099 are HTTP if they begin as such; all others can have a server that speaks first.
+// envoyListeners contains two listeners that forward bytes. Connections to the ports 8000 to 8099 count
+// as HTTP if they begin with HTTP. On other ports, Envoy does not wait for the client's first bytes, so
+// the server can speak first.
 var envoyListeners = `{"resources": [` + envoyListener("outbound", 15001, "false", "", "onwards") + `, ` +
 	envoyListener("inbound", 15006, "INBOUND_TRANSPARENT", "INBOUND_FILTER", "INBOUND_CLUSTER") + `]}`
 

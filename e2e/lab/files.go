@@ -19,15 +19,15 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Case is a pod whose rules are in golden files of plugin/capture.
+// Case is a pod whose expected rules are in golden files of plugin/capture.
 type Case struct {
 	Pod       *corev1.Pod
 	Settings  config.Settings
 	Addresses []netip.Addr
 }
 
-// ReadCase reads pod.yaml in a directory and, where they are there, settings.json, with
-// keys of our conflist entry, and addresses.
+// ReadCase reads a Case from a directory: pod.yaml and, if they exist, settings.json, which contains
+// keys of the plugin's entry, and addresses.
 func ReadCase(t testing.TB, directory string) Case {
 	t.Helper()
 	read := Case{Pod: &corev1.Pod{}}
@@ -49,7 +49,7 @@ func ReadCase(t testing.TB, directory string) Case {
 	return read
 }
 
-// Rules are those that the pod asks for.
+// Rules returns the rules for the pod.
 func (c Case) Rules(t testing.TB) capture.Ruleset {
 	t.Helper()
 	decision, err := Decide(c.Pod, c.Settings, c.Addresses...)
@@ -67,7 +67,7 @@ func optional(t testing.TB, path, byDefault string) string {
 	return string(content)
 }
 
-// ExpectGolden compares a text with a golden file, which it writes first if update is set.
+// ExpectGolden compares a text with a golden file. With update, it first writes the text to the file.
 func ExpectGolden(t testing.TB, update bool, path, got string) {
 	t.Helper()
 	if update {
@@ -80,7 +80,7 @@ func ExpectGolden(t testing.TB, update bool, path, got string) {
 	}
 }
 
-// FileNames returns the names in a directory, sorted.
+// FileNames returns the sorted names of the files in a directory.
 func FileNames(t testing.TB, directory string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(directory)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab creates network namespaces, connects them and sends real packets
-// between them, as any user and group. All traffic stays inside them.
+// Package lab creates network namespaces, connects them, and sends real packets between them, as any
+// user and group. No packet leaves these namespaces.
 package lab
 
 import (
@@ -23,17 +23,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first thread of a process enters no namespace: /proc/self/ns/net, by which the
-// plugin knows the host's own, is that thread's.
+// The first thread of the process must never enter another namespace, because the plugin takes
+// /proc/self/ns/net, which is that thread's namespace, for the host's.
 func init() { runtime.LockOSThread() }
 
-// Host is a network namespace, bind-mounted so that it has a path. Without
-// NetNS it is the namespace of the process, which needs no privilege.
+// Host is a network namespace with a path, at which the namespace is bind-mounted. Without NetNS, it is
+// the namespace of the process, and needs no privilege.
 type Host struct{ NetNS ns.NetNS }
 
-// NewHost creates a namespace; lo is down, as the kernel leaves it. Link-local addresses skip
-// duplicate address detection, because until it ends, two seconds later, a host with a source
-// address of another interface asks no neighbour for its address.
+// NewHost creates a namespace, in which lo is down, as the kernel creates it. Link-local addresses skip
+// duplicate address detection. Otherwise, in the first two seconds, a host whose source address belongs
+// to another interface could not resolve its neighbours' addresses.
 func NewHost() (*Host, error) {
 	prepared.Do(prepare)
 	netns, err := testutils.NewNS()
@@ -48,15 +48,16 @@ func NewHost() (*Host, error) {
 	return h, nil
 }
 
-// owners has a file for each namespace, whose name begins with the pid of its test.
+// owners is a directory with a file for each namespace. The file's name begins with the pid of the
+// test's process.
 const owners = "/run/capture-cni-tests"
 
 func (h *Host) owner() string {
 	return fmt.Sprintf("%s/%d %s", owners, os.Getpid(), filepath.Base(h.Path()))
 }
 
-// sweep removes the namespaces of tests that were killed. The neighbours of all namespaces share
-// one table, which has room for those of some 700.
+// sweep removes the namespaces that killed tests left. Otherwise the kernel's table of neighbours, which
+// all namespaces share, would become full after some 700 namespaces.
 func sweep() {
 	files, _ := filepath.Glob(owners + "/*")
 	for _, file := range files {
@@ -68,8 +69,9 @@ func sweep() {
 	}
 }
 
-// prepare runs before the first namespace is made. Package net finds out once which IP families work,
-// in the namespace of its first caller, and in a new one, where lo is down, IPv6 does not.
+// prepare must run before the first namespace is created. Package net detects the working IP families
+// only once, in its first caller's namespace. In a new namespace, lo is down, so package net would find
+// no IPv6.
 func prepare() {
 	sweep()
 	if listener, err := net.Listen("tcp", "localhost:0"); err == nil {
@@ -79,7 +81,7 @@ func prepare() {
 
 var prepared sync.Once
 
-// StartHost creates a Host for a test, which needs root, and removes it afterwards.
+// StartHost creates a Host for a test, and removes the Host at the end of the test. It needs root.
 func StartHost(t testing.TB) *Host {
 	t.Helper()
 	RequireRoot(t)
@@ -89,20 +91,20 @@ func StartHost(t testing.TB) *Host {
 	return h
 }
 
-// Within runs f inside the namespace, and ends the test if it fails.
+// Within runs f inside the namespace, and ends the test if f returns an error.
 func (h *Host) Within(t testing.TB, f func() error) {
 	t.Helper()
 	Check(t, h.Do(f))
 }
 
-// Load has nft load a text, as another program would.
+// Load makes the program nft load rules inside the namespace, as another program would.
 func (h *Host) Load(t testing.TB, text string) {
 	t.Helper()
 	RequireProgram(t, "nft")
 	h.Pipe(t, text, "nft", "-f", "-")
 }
 
-// Pipe runs a program inside the namespace, with a text as its input.
+// Pipe runs a program inside the namespace, with text as its stdin.
 func (h *Host) Pipe(t testing.TB, text, program string, args ...string) {
 	t.Helper()
 	h.Within(t, func() error {
@@ -116,23 +118,24 @@ func (h *Host) Pipe(t testing.TB, text, program string, args ...string) {
 	})
 }
 
-// Path returns what a runtime passes as CNI_NETNS.
+// Path returns the path of the namespace, which a runtime passes as CNI_NETNS.
 func (h *Host) Path() string { return h.NetNS.Path() }
 
-// Close removes the namespace with all that is in it. The mount is detached
-// lazily: a process between fork and exec still holds every open file.
+// Close removes the namespace and its content. It detaches the mount lazily, because a child process
+// between fork and exec still has copies of all open files.
 func (h *Host) Close() error {
 	path := h.Path()
 	return errors.Join(h.NetNS.Close(), unix.Unmount(path, unix.MNT_DETACH), os.Remove(path), os.Remove(h.owner()))
 }
 
-// Do runs f on the calling goroutine's thread, inside the namespace.
+// Do runs f inside the namespace, on the calling goroutine's thread, except if that is the first thread
+// of the process.
 func (h *Host) Do(f func() error) (err error) {
 	if h.NetNS == nil {
 		return f()
 	}
 	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() { // the process's first thread can't end, and while it waits here, f runs on another one
+	if unix.Gettid() == os.Getpid() { // the first thread must stay in its namespace, so f runs on another thread meanwhile
 		defer runtime.UnlockOSThread()
 		done := make(chan error)
 		go func() { done <- h.Do(f) }()
@@ -150,21 +153,21 @@ func (h *Host) Do(f func() error) (err error) {
 	defer func() {
 		if left := unix.Setns(before, unix.CLONE_NEWNET); left != nil {
 			err = errors.Join(err, fmt.Errorf("leaving %s: %w", h.Path(), left))
-			return // locked, the thread ends with the goroutine
+			return // the thread stays locked, and ends with the goroutine
 		}
 		runtime.UnlockOSThread()
 	}()
 	return f()
 }
 
-// Interface is one end of a link.
+// Interface is one end of a veth pair.
 type Interface struct {
 	Host      *Host
 	Name      string
-	Addresses []string // with prefix length
+	Addresses []string // such as 10.0.0.1/24
 }
 
-// Link connects two hosts by a veth pair and brings both ends up.
+// Link connects two hosts by a veth pair, and brings both ends up.
 func Link(a, b Interface) error {
 	err := a.Host.Do(func() error {
 		return netlink.LinkAdd(&netlink.Veth{
@@ -179,8 +182,8 @@ func Link(a, b Interface) error {
 	return errors.Join(a.up(), b.up(), a.waitForCarrier(), b.waitForCarrier())
 }
 
-// waitForCarrier waits until the kernel has noticed that the other end is up;
-// packets sent before are dropped.
+// waitForCarrier waits until the kernel has noticed that the other end is up, because the kernel drops
+// packets that are sent earlier.
 func (i Interface) waitForCarrier() error {
 	return i.Host.Do(func() error {
 		for range 500 {
@@ -215,12 +218,12 @@ func (i Interface) up() error {
 	})
 }
 
-// AddAddresses gives an interface more addresses and brings it up.
+// AddAddresses adds addresses to an interface, and brings it up.
 func (h *Host) AddAddresses(name string, addresses ...string) error {
 	return Interface{h, name, addresses}.up()
 }
 
-// addAddress skips duplicate address detection, which would take a second.
+// addAddress adds an address without duplicate address detection, which would take a second.
 func addAddress(link netlink.Link, text string) error {
 	address, err := netlink.ParseAddr(text)
 	if err != nil {
@@ -235,7 +238,7 @@ func addAddress(link netlink.Link, text string) error {
 	return nil
 }
 
-// AddDefaultRoute routes by the gateway what has no more specific route.
+// AddDefaultRoute adds a default route via gateway.
 func (h *Host) AddDefaultRoute(gateway string) error {
 	return h.Do(func() error {
 		if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}); err != nil {

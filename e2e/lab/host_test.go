@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// TestSweep removes the namespace of a process that is gone, and no other.
+// TestSweep expects sweep to remove the namespace of a process that has ended, and no other namespace.
 func TestSweep(t *testing.T) {
 	kept := StartHost(t)
 	left, err := NewHost()
 	Check(t, err)
 	defer left.NetNS.Close()
-	const beyond = 1<<22 + 1 // the highest pid
+	const beyond = 1<<22 + 1 // larger than any pid
 	file := fmt.Sprintf("%s/%d %s", owners, beyond, filepath.Base(left.Path()))
 	Check(t, os.Rename(left.owner(), file))
 	sweep()

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// Decide is capture.Decide for a pod whose addresses are known; a pod that is not
-// captured is an error.
+// Decide calls capture.Decide for a pod with these addresses. It returns an error for a pod that is not
+// captured.
 func Decide(pod *corev1.Pod, settings config.Settings, addresses ...netip.Addr) (capture.Decision, error) {
 	decision, err := capture.Decide(podfields.Of(pod), settings)
 	if err == nil && decision.Exemption.Cause != "" {

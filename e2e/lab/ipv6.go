@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WaitForIPv6 waits until packets reach each IPv6 address that the host has. The kernel
-// has an address at once; a worker adds its local route, later on a busy machine.
+// WaitForIPv6 waits until the host can receive packets at each of its IPv6 addresses. The kernel lists a
+// new address at once, but adds its local route later, in a worker thread.
 func (h *Host) WaitForIPv6() error {
 	return h.Do(func() error {
 		for deadline := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
 			missing, err := unreachable()
 			switch {
-			case errors.Is(err, netlink.ErrDumpInterrupted): // a worker changed the list meanwhile
+			case errors.Is(err, netlink.ErrDumpInterrupted): // a worker thread changed the list meanwhile
 			case err != nil:
 				return fmt.Errorf("waiting for IPv6: %w", err)
 			case len(missing) == 0:
@@ -31,8 +31,8 @@ func (h *Host) WaitForIPv6() error {
 	})
 }
 
-// unreachable returns the IPv6 addresses without a local route. Neighbours are asked from
-// link-local ones.
+// unreachable returns the IPv6 addresses without a local route, including link-local ones, from which
+// the kernel sends neighbour solicitations.
 func unreachable() (missing []string, err error) {
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V6)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package lab
 
-// IstioInit returns the arguments of Istio's init container, as its injector gives them to a
-// pod without annotations. They begin with the command of the image's program.
+// IstioInit returns the command and the arguments of Istio's init container, as Istio's injector writes
+// them for a pod without annotations.
 func IstioInit() []string {
 	return []string{
 		"istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*",

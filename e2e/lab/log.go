@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Log collects a program's output while the test reads it.
+// Log collects a program's output. The test may read it at any time.
 type Log struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -20,7 +20,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buffer.Write(p)
 }
 
-// String returns all that was written so far.
+// String returns the output up to now.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// EarlierVersions are the releases before this one, the last one first.
+// EarlierVersions contains the earlier releases, the newest first.
 var EarlierVersions = []string{"v0.3.0", "v0.2.0", "v0.1.0"}
 
-// needsParts matches the names of the tests that need programs of other projects or of
-// earlier releases. The Makefile has the same expression: `make test` leaves them out,
-// because it builds none.
+// needsParts matches the names of tests that need programs of other projects or of earlier releases. The
+// Makefile has the same expression, because `make test` does not build such programs, and omits these
+// tests.
 var needsParts = regexp.MustCompile(`^Test(Oracle|Earlier)`)
 
-// Part returns the path of a program of another project, or the directory of an earlier
-// release with its programs, image.tar and chart, as `make parts` builds them.
+// Part returns the path of a program of another project. For an earlier release, such as v0.3.0, it
+// returns a directory with the release's programs, image.tar and chart. `make parts` builds all of them.
 func Part(t testing.TB, name string) string {
 	t.Helper()
 	if !needsParts.MatchString(t.Name()) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ping sends an echo request by a socket without a capability, and waits for the answer.
+// Ping sends an ICMP echo request from a thread without capabilities, and waits for the reply for at
+// most limit.
 func (h *Host) Ping(by Owner, to netip.Addr, limit time.Duration) error {
 	domain, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, byte(8)
 	if to.Is6() {

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// WriteProgram writes an executable, by another process. If this one opened the file, a
-// child between fork and exec would have a copy, and the kernel executes no file that is
-// open for writing.
+// WriteProgram writes an executable by another process. If this process opened the file for writing, a
+// child process between fork and exec would have a copy of the open file, and the kernel executes no
+// file that is open for writing.
 func WriteProgram(path string, content []byte) error {
 	command := exec.Command("sh", "-c", `cat > "$0" && chmod 0755 "$0"`, path)
 	command.Stdin = bytes.NewReader(content)

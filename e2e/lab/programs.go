@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Project returns the directory of the project. It holds in each of the project's modules.
+// Project returns the project's root directory. It works in each of the project's modules.
 func Project(ctx context.Context) (string, error) {
 	uncached()
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/capture-cni/capture-cni").Output()
@@ -22,12 +22,12 @@ func Project(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// BuiltPrograms is the variable that names a directory in which programs were built
-// before: where tests run, there may be no compiler.
+// BuiltPrograms is the environment variable that names a directory with programs that were built before,
+// because the machine that runs the tests may lack a compiler.
 const BuiltPrograms = "CAPTURE_CNI_TEST_PROGRAMS"
 
-// Programs returns a directory with the plugin, capture-cni-lookup, the reference
-// plugins and cnitool.
+// Programs returns a directory with the plugin, capture-cni-lookup, the reference plugins and cnitool.
+// remove deletes the directory if Programs built it.
 func Programs() (directory string, remove func(), err error) {
 	if built := os.Getenv(BuiltPrograms); built != "" {
 		return built, func() {}, nil
@@ -41,8 +41,8 @@ func Programs() (directory string, remove func(), err error) {
 	return directory, func() { _ = os.RemoveAll(directory) }, nil
 }
 
-// BuildPrograms builds them for an architecture into a directory, with more flags of go
-// build.
+// BuildPrograms builds the content of the directory that Programs returns, for an architecture and with
+// additional flags of go build.
 func BuildPrograms(ctx context.Context, directory, architecture string, flags ...string) error {
 	return build(ctx, directory, []string{"GOARCH=" + architecture}, append(flags,
 		"github.com/containernetworking/plugins/plugins/main/bridge",
@@ -51,8 +51,8 @@ func BuildPrograms(ctx context.Context, directory, architecture string, flags ..
 		"./plugin/capture-cni", "./plugin/capture-cni-lookup"))
 }
 
-// Build builds programs of the project into a directory, as small as a release's: each check
-// of an agent reads those that it installs.
+// Build builds programs of the project into a directory, without symbols, as in a release, because an
+// agent reads the programs that it installs at each check.
 func Build(ctx context.Context, directory string, sources ...string) error {
 	return build(ctx, directory, nil, append([]string{"-ldflags=-s -w"}, sources...))
 }

@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// Prometheus is a Prometheus server.
+// Prometheus is a running Prometheus server.
 type Prometheus struct{ address string }
 
-// StartPrometheus starts a Prometheus, which scrapes /metrics of each address every second,
-// until the test ends.
+// StartPrometheus starts a Prometheus server, which scrapes /metrics of each address every second until
+// the test ends.
 func StartPrometheus(t testing.TB, addresses ...string) Prometheus {
 	t.Helper()
 	RequireProgram(t, "prometheus")
@@ -38,7 +38,7 @@ func StartPrometheus(t testing.TB, addresses ...string) Prometheus {
 	return Prometheus{address}
 }
 
-// Query returns the values of the series that a query returns.
+// Query returns the values of all series in the result of a PromQL query.
 func (p Prometheus) Query(query string) (values []float64, err error) {
 	answer, err := http.Get("http://" + p.address + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {
@@ -47,7 +47,7 @@ func (p Prometheus) Query(query string) (values []float64, err error) {
 	defer answer.Body.Close()
 	var result struct {
 		Error string
-		Data  struct{ Result []struct{ Value [2]any } } // a time and a text
+		Data  struct{ Result []struct{ Value [2]any } } // Value contains a time, and the value as a string
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&result); err != nil || result.Error != "" {
 		return nil, fmt.Errorf("prometheus returns %q (%v)", result.Error, err)

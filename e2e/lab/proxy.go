@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProxyMark is the mark of the connections that a sidecar makes from its
-// clients' addresses, so that the answers are routed back to it.
+// ProxyMark is the packet mark of the connections that a sidecar opens from its clients' addresses. By
+// the mark, the answers are routed back to the sidecar.
 const ProxyMark = 1337
 
-// control prepares a socket before it is bound.
+// control configures a socket before it is bound, as the field Control of a net.Dialer or
+// net.ListenConfig.
 type control func(network, address string, conn syscall.RawConn) error
 
-// Transparent allows a socket addresses that are not the host's own. It is the
-// Control function of a dialer or listener.
+// Transparent lets a socket use addresses that are not the host's own (IP_TRANSPARENT). It has the type
+// control.
 func Transparent(network, _ string, conn syscall.RawConn) error {
 	var optionErr error
 	err := conn.Control(func(fd uintptr) {
@@ -34,7 +35,7 @@ func Transparent(network, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, optionErr)
 }
 
-// Marked makes a socket transparent and sets ProxyMark on its packets.
+// Marked calls Transparent, and sets ProxyMark on the socket's packets.
 func Marked(network, address string, conn syscall.RawConn) error {
 	if err := Transparent(network, address, conn); err != nil {
 		return err
@@ -46,9 +47,8 @@ func Marked(network, address string, conn syscall.RawConn) error {
 	return errors.Join(err, optionErr)
 }
 
-// ProxyTransparently runs a sidecar under TPROXY: it accepts a connection with
-// its original addresses, and connects from the client's address to the
-// original destination.
+// ProxyTransparently runs a sidecar for TPROXY. The sidecar accepts connections with their original
+// addresses, and connects to the original destination from the client's address.
 func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, error) {
 	listener, err := h.ListenTransparently(owner, address)
 	if err != nil {
@@ -62,14 +62,14 @@ func (h *Host) ProxyTransparently(owner Owner, address string) (net.Listener, er
 			}
 			go func() {
 				defer client.Close()
-				_ = h.forward(owner, client.(*net.TCPConn)) // the client sees its connection end
+				_ = h.forward(owner, client.(*net.TCPConn)) // an error needs no report, because the client sees that its connection ends
 			}()
 		}
 	}()
 	return listener, nil
 }
 
-// ListenTransparently listens for connections to addresses of other hosts.
+// ListenTransparently returns a listener that accepts connections to addresses of other hosts.
 func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Listener, err error) {
 	err = h.Do(func() error {
 		return as(owner, func() (err error) {
@@ -84,9 +84,9 @@ func (h *Host) ListenTransparently(owner Owner, address string) (listener net.Li
 	return listener, nil
 }
 
-// StopListening refuses connections from now on and closes the listener. Close
-// alone is not enough: a child process between fork and exec holds a copy of
-// the socket, which accepts connections until then and resets them.
+// StopListening closes a listener, so that further connections are refused. Close is not enough, because
+// a child process between fork and exec has a copy of the socket, which would accept connections and
+// then reset them.
 func StopListening(listener net.Listener) error {
 	raw, err := listener.(*net.TCPListener).SyscallConn()
 	if err != nil {
@@ -97,7 +97,7 @@ func StopListening(listener net.Listener) error {
 	return errors.Join(err, shutdownErr, listener.Close())
 }
 
-// forward connects a client to the application.
+// forward connects to a client's original destination, and copies the data in both directions.
 func (h *Host) forward(owner Owner, client *net.TCPConn) error {
 	var application net.Conn
 	err := h.Do(func() error {
@@ -118,8 +118,7 @@ func (h *Host) forward(owner Owner, client *net.TCPConn) error {
 	return Relay(client, application)
 }
 
-// Relay copies between two TCP connections in both directions, until the server
-// closes its side.
+// Relay copies data between two TCP connections in both directions, until the server closes its side.
 func Relay(client, server net.Conn) error {
 	go func() {
 		_, _ = io.Copy(server, client)

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// refusals are the chains, in any table, that refuse what would bypass capture or the fence.
+// refusals matches the names of the chains, in any table, that refuse packets.
 const refusals = "ISTIO_(?:REFUSE|FENCE|FENCE_RESET)"
 
 var (
@@ -23,8 +23,8 @@ var (
 	refusal      = regexp.MustCompile(refusals + `$`)
 )
 
-// Refused returns how many packets the rules of a pod have refused, because they would
-// have bypassed capture.
+// Refused returns the number of packets that the pod's rules have refused because they would have
+// bypassed capture or a fence.
 func (h *Host) Refused(backend config.Backend) (packets uint64, err error) {
 	if backend == config.IPTablesLegacy {
 		err = h.Do(func() error {

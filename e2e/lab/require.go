@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Lacks skips a test that lacks something. `make test` and CI set CI=true: there the test
-// fails, because a skipped test looks like a passed one.
+// Lacks skips a test that needs something which is not available. With CI=true, which `make test` sets
+// for root, the test fails instead, because a skipped test looks like a passed one.
 func Lacks(t testing.TB, what string) {
 	t.Helper()
 	uncached()
@@ -21,11 +21,11 @@ func Lacks(t testing.TB, what string) {
 	t.Skip("this test needs " + what)
 }
 
-// uncached keeps go test from answering out of its cache, which knows neither the kernel nor
-// the programs of the machine: the Makefile gives RUN another value each time.
+// uncached prevents go test from using a cached result, because the cache does not depend on the
+// machine's kernel and programs. The Makefile sets RUN to a new value each time.
 func uncached() { _ = os.Getenv("RUN") }
 
-// RequireTime skips a slow test with -short, as Lacks does.
+// RequireTime skips a slow test under -short, as Lacks does.
 func RequireTime(t testing.TB) {
 	t.Helper()
 	uncached()
@@ -34,7 +34,7 @@ func RequireTime(t testing.TB) {
 	}
 }
 
-// RequireRoot skips a test that needs root where the user is not root, as Lacks does.
+// RequireRoot skips a test, as Lacks does, if the user is not root.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	uncached()
@@ -43,7 +43,7 @@ func RequireRoot(t testing.TB) {
 	}
 }
 
-// RequireProgram skips a test where a program is not installed, as Lacks does.
+// RequireProgram skips a test, as Lacks does, if a program is not installed.
 func RequireProgram(t testing.TB, name string) {
 	t.Helper()
 	uncached()
@@ -52,8 +52,8 @@ func RequireProgram(t testing.TB, name string) {
 	}
 }
 
-// RequireHistory skips a test that needs git's history where the sources are no checkout,
-// in CI, too: an archive of them has none. A checkout without the commit fails.
+// RequireHistory skips a test that needs git's history if the sources are no git checkout, even with
+// CI=true. In a checkout, the test then fails if a commit is missing.
 func RequireHistory(t testing.TB, root string) {
 	t.Helper()
 	uncached()
@@ -62,8 +62,8 @@ func RequireHistory(t testing.TB, root string) {
 	}
 }
 
-// SkipGone skips a test of an old release that Debian's mirror no longer has, in CI, too:
-// that is no fault of a change. make test prints such skips.
+// SkipGone skips a test because Debian's mirror no longer has an old release. It does so even with
+// CI=true, because no change of the project causes that. `make test` prints such skips.
 func SkipGone(t testing.TB, err error) {
 	t.Helper()
 	t.Skip("NOT TESTED:", err)

@@ -19,10 +19,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// CheckRules returns an error unless the network namespace of a pod holds exactly the
-// nftables rules that the pod asks for, in any mesh, and lo is up. nft
-// loads the expected rules and lists both, so that a fault of the plugin's own encoding
-// or comparison shows.
+// CheckRules returns an error unless lo is up, and the network namespace of a pod contains exactly the
+// nftables rules for this pod. The program nft loads the expected rules, and lists both, so that faults
+// in the plugin's own encoding and comparison are found, too.
 func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
 	addresses, err := h.addresses()
 	if err != nil {
@@ -48,7 +47,7 @@ func (h *Host) CheckRules(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// ListRules returns the plugin's nftables rules in the namespace, without counters.
+// ListRules returns the plugin's nftables rules in the namespace, as nft lists them without counters.
 func (h *Host) ListRules(ctx context.Context) (rules string, err error) {
 	err = h.Do(func() (err error) {
 		rules, err = nft(ctx, "", "--stateless", "list", "table", "inet", capture.TableName)
@@ -74,10 +73,10 @@ func (h *Host) addresses() (addresses []netip.Addr, err error) {
 	return addresses, nil
 }
 
-// listings caches what nft lists of rules, by their text.
+// listings maps the text of rules to nft's listing of these rules.
 var listings sync.Map
 
-// listingOf returns what nft lists after it has loaded rules in a new namespace.
+// listingOf makes nft load rules in a new namespace, and returns nft's listing of them.
 func listingOf(ctx context.Context, rules string) (listing string, err error) {
 	if known, found := listings.Load(rules); found {
 		return known.(string), nil
@@ -111,7 +110,7 @@ func nft(ctx context.Context, stdin string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// requireLoopback returns an error if lo is down: redirected connections use it.
+// requireLoopback returns an error if lo is down, because redirected connections use lo.
 func requireLoopback() error {
 	lo, err := net.InterfaceByName("lo")
 	if err == nil && lo.Flags&net.FlagUp == 0 {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of a Segment.
+// TCP flags of a Segment.
 const (
 	FIN byte = 1 << iota
 	SYN
@@ -21,11 +21,11 @@ const (
 	ACK
 )
 
-// Segment is a TCP segment that no socket sends.
+// Segment is a TCP segment that is sent without a TCP socket.
 type Segment struct {
 	From, To netip.AddrPort
 	Flags    byte
-	Seq, Ack uint32 // 1000 and 2000 if they are 0
+	Seq, Ack uint32 // if they are 0, Bytes writes 1000 and 2000
 	Data     string
 
 	// Signed adds an MD5 signature (RFC 2385). A receiver that expects none
@@ -33,16 +33,15 @@ type Segment struct {
 	Signed bool
 }
 
-// Inject sends a segment from inside the namespace, through its rules.
+// Inject sends a segment from inside the namespace. The namespace's rules see the segment.
 func (h *Host) Inject(s Segment) error { return h.Do(s.Send) }
 
-// Send sends the segment from the calling thread's namespace. From may be the address of
-// another host.
+// Send sends the segment from the calling thread's namespace. From may be another host's address.
 func (s Segment) Send() error {
 	return sendRaw(unix.IPPROTO_TCP, s.From.Addr(), s.To.Addr(), s.Bytes())
 }
 
-// sendRaw sends what follows an IP header.
+// sendRaw sends an IP packet through a raw socket. packet is the content after the IP header.
 func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
 	source := Sockaddr(netip.AddrPortFrom(from, 0))
 	family, level, transparent := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_TRANSPARENT
@@ -63,7 +62,7 @@ func sendRaw(protocol int, from, to netip.Addr, packet []byte) (err error) {
 	return nil
 }
 
-// Bytes returns the segment from its TCP header on.
+// Bytes returns the encoded segment, which begins with the TCP header.
 func (s Segment) Bytes() []byte {
 	const header, signature = 20, 20
 	length := header
@@ -81,14 +80,14 @@ func (s Segment) Bytes() []byte {
 		segment[header], segment[header+1] = 19, 18 // two bytes of padding follow the option
 	}
 	segment = append(segment, s.Data...)
-	// TCP's checksum covers the family's pseudo-header.
+	// TCP's checksum includes the pseudo-header of the IP family.
 	covered := append(s.From.Addr().AsSlice(), s.To.Addr().AsSlice()...)
 	covered = append(covered, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
 	binary.BigEndian.PutUint16(segment[16:], checksum(append(covered, segment...)))
 	return segment
 }
 
-// checksum is the Internet's (RFC 1071).
+// checksum returns the Internet checksum (RFC 1071).
 func checksum(covered []byte) uint16 {
 	covered = append(covered, make([]byte, len(covered)%2)...)
 	var sum uint32

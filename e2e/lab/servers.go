@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Servers are sockets that answer while Ask waits, on its thread: between a client and a server,
-// no thread wakes another one. They may be in several namespaces.
+// Servers contains sockets that answer clients on the thread that calls Ask, so no thread must wake
+// another one. The sockets may be in several namespaces.
 type Servers struct {
 	asked  sync.Mutex
 	epoll  int
-	served map[int32]server // by descriptor
+	served map[int32]server // by the socket's descriptor
 }
 
 type server struct {
@@ -28,7 +28,7 @@ type server struct {
 	name    string
 }
 
-// NewServers returns none. Close closes them all.
+// NewServers returns a Servers without sockets. The caller must call Close.
 func NewServers() (*Servers, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -37,7 +37,7 @@ func NewServers() (*Servers, error) {
 	return &Servers{epoll: epoll, served: map[int32]server{}}, nil
 }
 
-// Add adds a server as ServeProxy starts one.
+// Add adds a server with a socket as ServeProxy opens it.
 func (s *Servers) Add(h *Host, owner Owner, network, address, name string) error {
 	socket, err := h.listen(owner, network, address, Transparent)
 	if err != nil {
@@ -51,7 +51,8 @@ func (s *Servers) Add(h *Host, owner Owner, network, address, name string) error
 	return err
 }
 
-// duplicate returns a descriptor of a socket that outlives it, and does not block.
+// duplicate returns a non-blocking copy of a socket's descriptor, which stays open when the socket is
+// closed.
 func duplicate(conn syscall.Conn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -73,7 +74,8 @@ func (s *Servers) Close() {
 	_ = unix.Close(s.epoll)
 }
 
-// Ask makes a connection to the servers. If it is one of TCP, the client resets it.
+// Ask connects to the servers from a host, and returns the reply. The client ends a TCP connection by a
+// reset, unless c.Close is set.
 func (s *Servers) Ask(h *Host, c Connection) (reply Reply, err error) {
 	s.asked.Lock()
 	defer s.asked.Unlock()
@@ -84,7 +86,8 @@ func (s *Servers) Ask(h *Host, c Connection) (reply Reply, err error) {
 	return reply, err
 }
 
-// answer serves until the client has something to read. Its result is what to close after the client.
+// answer serves all sockets until the client can read its reply. It returns the descriptor of the
+// accepted connection, which the caller must close after the client's, or -1.
 func (s *Servers) answer(client int, c Connection) (accepted int, err error) {
 	accepted = -1
 	if err := s.watch(client); err != nil {
@@ -110,15 +113,15 @@ func (s *Servers) answer(client int, c Connection) (accepted int, err error) {
 			continue
 		}
 		if accepted >= 0 {
-			_ = unix.Close(accepted) // an earlier client, which has gone
+			_ = unix.Close(accepted) // the connection of an earlier client, which has ended
 		}
 		accepted = served.accept(at)
 	}
 	return accepted, unix.ETIMEDOUT
 }
 
-// accept answers a connection, if there is one, and returns its descriptor or -1. That of a client
-// that has gone is no error.
+// accept accepts a pending connection, and writes the answer. It returns the connection's descriptor, or
+// -1 if no connection is pending. If the client has already ended, that is no error.
 func (s server) accept(listener int) (fd int) {
 	fd = -1
 	var client unix.Sockaddr
@@ -132,14 +135,14 @@ func (s server) accept(listener int) (fd int) {
 	local, err := unix.Getsockname(fd)
 	if err == nil {
 		answer := Answer{Server: s.name, Client: AddrPort(client), Local: AddrPort(local)}
-		answer.OriginalDst, _ = originalDst(fd, answer.Local.Addr().Is4()) // zero where nothing was redirected
+		answer.OriginalDst, _ = originalDst(fd, answer.Local.Addr().Is4()) // zero if the connection was not redirected
 		text, _ := json.Marshal(answer)
 		_, _ = unix.Write(fd, text)
 	}
 	return fd
 }
 
-// reply answers a packet, if there is one, from the address that it was sent to.
+// reply answers a pending packet, if there is one, from the address to which the packet was sent.
 func (s server) reply(fd int) {
 	packet, control := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	_, length, _, client, err := unix.Recvmsg(fd, packet, control, unix.MSG_DONTWAIT)

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AgentSocket listens at a path as the node agent does: for datagrams, from root
-// alone.
+// AgentSocket listens for datagrams at a path, as the node agent does. Only root may send to the socket.
 func AgentSocket(t testing.TB, path string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -23,7 +22,7 @@ func AgentSocket(t testing.TB, path string) *net.UnixConn {
 	return conn
 }
 
-// Datagrams returns all that were sent so far, without waiting for more.
+// Datagrams returns all datagrams that have arrived, without waiting for more.
 func Datagrams(t testing.TB, conn *net.UnixConn) (sent [][]byte) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tap receives a copy of each IP packet that arrives on an interface, before any rule
-// of the host.
+// Tap receives a copy of each IP packet that arrives on an interface, before the host's rules see the
+// packet.
 type Tap struct {
 	fd     int
 	buffer []byte
 }
 
-// Arrived is a packet that arrived. Of another one than a TCP segment, the Segment has only
-// the addresses, and the ports where its protocol has some.
+// Arrived is a packet that arrived. For a packet that is not TCP, its Segment contains only the
+// addresses and, if the protocol has ports, the ports.
 type Arrived struct {
 	Segment
 	DSCP, HopLimit byte
 	Protocol       byte
-	Later          bool // a fragment other than the first
-	Type           byte // of ICMP
+	Later          bool // the packet is a fragment, but not the first one
+	Type           byte // type of the ICMP message
 	Payload        []byte
 }
 
-// Tap taps an interface of the host.
+// Tap returns a Tap of one of the host's interfaces.
 func (h *Host) Tap(name string) (tap *Tap, err error) {
 	const every = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 	err = h.Do(func() error {
@@ -56,10 +56,10 @@ func (h *Host) Tap(name string) (tap *Tap, err error) {
 	return tap, nil
 }
 
-// Close ends the tap.
+// Close closes the tap.
 func (t *Tap) Close() error { return unix.Close(t.fd) }
 
-// Read returns what arrived since the last call, without waiting for more.
+// Read returns the packets that have arrived since the last call, without waiting for more.
 func (t *Tap) Read() (arrived []Arrived, err error) {
 	for {
 		n, _, err := unix.Recvfrom(t.fd, t.buffer, 0)
@@ -77,7 +77,8 @@ func (t *Tap) Read() (arrived []Arrived, err error) {
 	}
 }
 
-// parseArrived reads the headers up to the transport's.
+// parseArrived decodes the headers of a packet, up to and including the transport protocol's. It returns
+// false for a packet that is malformed or not IP.
 func parseArrived(packet []byte) (a Arrived, ok bool) {
 	var from, to netip.Addr
 	switch {
@@ -116,7 +117,7 @@ func parseArrived(packet []byte) (a Arrived, ok bool) {
 			return a, false
 		}
 		a.Type, a.Payload = packet[0], packet[8:]
-		a.From = netip.AddrPortFrom(from, binary.BigEndian.Uint16(packet[4:])) // an echo's identifier
+		a.From = netip.AddrPortFrom(from, binary.BigEndian.Uint16(packet[4:])) // as port, the identifier of an echo message
 		return a, true
 	default:
 		return a, true
@@ -126,7 +127,7 @@ func parseArrived(packet []byte) (a Arrived, ok bool) {
 	return a, true
 }
 
-// skipExtensions returns what follows the extension headers of IPv6.
+// skipExtensions returns the packet after IPv6's extension headers, and sets a.Protocol and a.Later.
 func (a *Arrived) skipExtensions(packet []byte) []byte {
 	for slices.Contains([]byte{0, unix.IPPROTO_ROUTING, unix.IPPROTO_FRAGMENT, unix.IPPROTO_DSTOPTS}, a.Protocol) && len(packet) >= 8 {
 		length := (int(packet[1]) + 1) * 8

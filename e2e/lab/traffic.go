@@ -18,29 +18,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is the user and group of a socket. The kernel takes them from the
-// thread that creates the socket.
+// Owner is the user and group of a socket, which the kernel takes from the thread that creates the
+// socket.
 type Owner struct{ UID, GID int }
 
-// Answer is what a server reports about the connection that reached it.
+// Answer is a server's report about the connection, or packet, that has reached it.
 type Answer struct {
-	Server      string         // the name given to Serve
-	OriginalDst netip.AddrPort // before redirection, from conntrack
+	Server      string         // name of the server, as passed to Serve
+	OriginalDst netip.AddrPort // destination before a redirection, from conntrack
 	Client      netip.AddrPort
-	Local       netip.AddrPort // of the server's end of a TCP connection
+	Local       netip.AddrPort // address of the server's end of a TCP connection
 }
 
 const timeout = 3 * time.Second
 
-// Serve answers every TCP connection or UDP packet at address, inside the
-// namespace, until it is closed. An empty host in address means all addresses
-// of both families.
+// Serve answers every TCP connection or UDP packet at address, inside the namespace, until the returned
+// Closer is closed. If address has no host, the server uses all addresses of both families.
 func (h *Host) Serve(network, address, name string) (io.Closer, error) {
 	return h.serve(Owner{}, network, address, name, nil)
 }
 
-// ServeProxy answers as a sidecar does: with a socket of its owner's that
-// accepts packets to addresses of other hosts.
+// ServeProxy answers like a sidecar. Its socket belongs to owner, and accepts packets to addresses of
+// other hosts.
 func (h *Host) ServeProxy(owner Owner, network, address, name string) (io.Closer, error) {
 	return h.serve(owner, network, address, name, Transparent)
 }
@@ -59,7 +58,7 @@ func (h *Host) serve(owner Owner, network, address, name string, control control
 	return socket, nil
 }
 
-// listening is a socket of TCP or UDP.
+// listening is a UDP socket or a TCP listener.
 type listening interface {
 	syscall.Conn
 	io.Closer
@@ -86,8 +85,8 @@ func (h *Host) listen(owner Owner, network, address string, control control) (so
 	return socket, err
 }
 
-// answerConnections accepts as the owner: each accepted socket is of the thread that
-// accepts it.
+// answerConnections accepts and answers connections. It becomes the owner to accept, because an accepted
+// socket belongs to the user of the thread that accepts it.
 func answerConnections(listener net.Listener, owner Owner, name string) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -103,16 +102,15 @@ func answerConnections(listener net.Listener, owner Owner, name string) {
 		go func() {
 			defer conn.Close()
 			answer := Answer{Server: name, Client: conn.RemoteAddr().(*net.TCPAddr).AddrPort(), Local: conn.LocalAddr().(*net.TCPAddr).AddrPort()}
-			answer.OriginalDst, _ = OriginalDst(conn.(*net.TCPConn)) // zero where nothing was redirected
+			answer.OriginalDst, _ = OriginalDst(conn.(*net.TCPConn)) // zero if the connection was not redirected
 			_ = json.NewEncoder(conn).Encode(answer)
 			waitForACK(conn.(*net.TCPConn))
 		}()
 	}
 }
 
-// waitForACK waits until the other side has what was sent: the kernel sends it again
-// without an owner once the socket is closed, and rules that match the owner would not
-// meet it.
+// waitForACK waits until the peer has acknowledged all data. After the socket is closed, the kernel
+// retransmits data without an owner, so rules that match the owner would not match these packets.
 func waitForACK(conn *net.TCPConn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -127,8 +125,8 @@ func waitForACK(conn *net.TCPConn) {
 	}
 }
 
-// answerPackets answers from the address that a packet was sent to. By default,
-// the kernel would choose the source address by the route back.
+// answerPackets answers from the address to which a packet was sent. By default, the kernel would choose
+// the source address by the route to the client.
 func answerPackets(conn *net.UDPConn, name string) {
 	packet, control := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
@@ -142,15 +140,16 @@ func answerPackets(conn *net.UDPConn, name string) {
 	}
 }
 
-// byRoute has the route decide on the interface of an answer.
+// byRoute removes the interface from the control message of an answer, so that the route determines the
+// interface.
 func byRoute(control []byte, length int) {
 	if length == len(control) {
 		clear(control[unix.CmsgLen(net.IPv6len):])
 	}
 }
 
-// receiveDestinations makes the kernel report each packet's destination. An IPv4
-// socket lacks the option; it listens at one address anyway.
+// receiveDestinations makes the kernel report the destination of each packet. IPv4 sockets lack this
+// option, but need none, because they listen at a single address.
 func receiveDestinations(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -161,7 +160,8 @@ func receiveDestinations(conn *net.UDPConn) error {
 	})
 }
 
-// OriginalDst returns a redirected connection's original destination, from conntrack.
+// OriginalDst returns the destination that a redirected connection had before the redirection, from
+// conntrack.
 func OriginalDst(conn *net.TCPConn) (to netip.AddrPort, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -194,9 +194,9 @@ func originalDst(fd int, byIPv4 bool) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(netip.AddrFrom16(address.Addr).Unmap(), port), nil
 }
 
-// Ask connects (or sends a packet) from inside the namespace and returns the
-// answer. from is the source address, with or without a port; the kernel
-// chooses what is missing.
+// Ask connects, or sends a packet, to a server from inside the namespace, and returns the server's
+// answer. from is the source address, with or without a port, or empty. The kernel chooses the missing
+// parts.
 func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	var answer Answer
 	err := h.Do(func() error {
@@ -242,8 +242,8 @@ func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// whileInUse repeats f while its port is in use: a process between fork and exec may still
-// hold a copy of the socket that had it last.
+// whileInUse repeats f while f returns EADDRINUSE, because a child process between fork and exec may
+// still have a copy of the socket that used the port before.
 func whileInUse(f func() error) error {
 	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		if err := f(); !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
@@ -252,11 +252,10 @@ func whileInUse(f func() error) error {
 	}
 }
 
-// as runs f, which creates a socket, with owner's ids. Do has locked the
-// goroutine to a thread, and file-system ids belong to one thread, so no other
-// goroutine is affected.
+// as runs f, which creates a socket, with the ids of owner. Other goroutines are not affected, because
+// Do has locked this goroutine to its thread, and file-system ids belong to one thread.
 func as(owner Owner, f func() error) (err error) {
-	// The group first: a thread that is no longer root may not change it.
+	// The group comes first, because a thread whose user is not root may not change its group.
 	if err := errors.Join(unix.Setfsgid(owner.GID), unix.Setfsuid(owner.UID)); err != nil {
 		return fmt.Errorf("becoming %v: %w", owner, err)
 	}

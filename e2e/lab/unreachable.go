@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unreachable is an ICMP error about a segment: its port can't be reached.
+// Unreachable is an ICMP error which says that a segment's destination port can't be reached.
 type Unreachable struct {
 	From     netip.Addr
 	Of       Segment
-	Protocol byte // of which the segment's ports are, if it is another than TCP
+	Protocol byte // protocol of the segment; 0 means TCP
 }
 
 // Send sends the error to the segment's sender, from the calling thread's namespace.
@@ -35,7 +35,7 @@ func (u Unreachable) Send() error {
 	return sendRaw(unix.IPPROTO_ICMPV6, u.From, from, append([]byte{1, 4, 0, 0, 0, 0, 0, 0}, append(quoted, segment...)...))
 }
 
-// Echo is an ICMP echo request or reply that no socket sends.
+// Echo is an ICMP echo request or reply that is sent without a ping socket.
 type Echo struct {
 	From, To netip.Addr
 	Reply    bool
@@ -43,7 +43,7 @@ type Echo struct {
 	Data     string
 }
 
-// Send sends the echo from the calling thread's namespace.
+// Send sends the message from the calling thread's namespace.
 func (e Echo) Send() error {
 	protocol, request, reply := unix.IPPROTO_ICMP, byte(8), byte(0)
 	if !e.From.Is4() {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connection is one that a process makes. From is optional, with or without a port.
+// Connection describes a connection to open, or a UDP packet to send. From is optional, and so is its
+// port.
 type Connection struct {
 	Owner   Owner
 	Network string // "tcp" or "udp"
@@ -21,26 +22,26 @@ type Connection struct {
 	To      netip.AddrPort
 	Mark    int
 
-	Device       string        // that all packets leave by
-	Close        bool          // ends in order, after the server, instead of by a reset
+	Device       string        // interface to which the socket is bound
+	Close        bool          // close in order after the server, instead of by a reset
 	FreeBind     bool          // From need not be the host's own address
-	IgnoreResets bool          // by Begin alone
-	Limit        time.Duration // of each system call, if not the package's
+	IgnoreResets bool          // only Begin supports this
+	Limit        time.Duration // timeout of each system call; 0 means the package's timeout
 }
 
-// Reply is what came of a Connection: an Answer, or the error of a connection that
-// the other side refused or did not answer. Source is the address that it had.
+// Reply is the result of a Connection. It contains the server's Answer, or the error of a connection
+// that was refused or not answered. Source is the client's address and port.
 type Reply struct {
 	Answer Answer
 	Source netip.AddrPort
 	Err    error
 }
 
-// Refused reports whether the other side rejected the connection.
+// Refused reports whether the connection failed with ECONNREFUSED.
 func (r Reply) Refused() bool { return errors.Is(r.Err, unix.ECONNREFUSED) }
 
-// AskAll makes connections one after the other, from one thread inside the namespace:
-// with blocking system calls, it takes a tenth of the time of Ask for each.
+// AskAll opens connections one after another, from one thread inside the namespace. It uses blocking
+// system calls, so each connection takes a tenth of the time that Ask takes.
 func (h *Host) AskAll(connections []Connection) (replies []Reply, err error) {
 	err = h.Do(func() error {
 		for _, c := range connections {
@@ -55,12 +56,13 @@ func (h *Host) AskAll(connections []Connection) (replies []Reply, err error) {
 	return replies, err
 }
 
-// ask returns an error only for a connection that could not be tried. Servers may be nil, if others answer.
+// ask opens the connection, and returns the reply. It returns an error only if the connection could not
+// be tried. If servers is nil, another goroutine must serve.
 func (c Connection) ask(servers *Servers) (reply Reply, err error) {
 	fd, accepted := -1, -1
 	defer func() {
 		if accepted >= 0 {
-			_ = unix.Close(accepted) // after the client
+			_ = unix.Close(accepted) // after the client's socket
 		}
 	}()
 	err = as(c.Owner, func() (err error) {
@@ -76,9 +78,9 @@ func (c Connection) ask(servers *Servers) (reply Reply, err error) {
 	}
 	reply.Err = uninterrupted(func() error { return unix.Connect(fd, Sockaddr(c.To)) })
 	switch reply.Err {
-	case unix.EISCONN: // while a signal interrupted it
+	case unix.EISCONN: // connected while a signal interrupted the call
 		reply.Err = nil
-	case unix.EINPROGRESS, unix.EALREADY: // at the limit
+	case unix.EINPROGRESS, unix.EALREADY: // the timeout has passed
 		reply.Err = unix.ETIMEDOUT
 	}
 	if source, err := unix.Getsockname(fd); err == nil {
@@ -95,15 +97,15 @@ func (c Connection) ask(servers *Servers) (reply Reply, err error) {
 	}
 	if reply.Err == nil && c.Close {
 		reply.Err = uninterrupted(func() error {
-			_, err := unix.Read(fd, make([]byte, 1)) // the end
+			_, err := unix.Read(fd, make([]byte, 1)) // wait for the server's end of the connection
 			return err
 		})
 	}
 	return reply, nil
 }
 
-// prepare sets the options. A TCP connection ends by a reset, unless Close is set: it
-// leaves no state behind that a later one could meet.
+// prepare sets the socket's options. Unless Close is set, closing the socket resets the TCP connection,
+// because a reset leaves no state that could affect a later connection.
 func (c Connection) prepare(fd int) error {
 	limit := unix.NsecToTimeval(cmp.Or(c.Limit, timeout).Nanoseconds())
 	err := errors.Join(
@@ -140,7 +142,8 @@ func receive(fd int, answer *Answer) error {
 	return json.Unmarshal(buffer[:n], answer)
 }
 
-// uninterrupted repeats a system call with a timeout, which the kernel does not.
+// uninterrupted repeats a system call that returns EINTR. The kernel itself does not restart calls with
+// a timeout.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
@@ -156,7 +159,7 @@ func (c Connection) domain() int {
 	return unix.AF_INET6
 }
 
-// Sockaddr returns an address as system calls take it.
+// Sockaddr converts an address to the type that system calls take.
 func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -164,7 +167,8 @@ func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// AddrPort returns an address that a system call returned.
+// AddrPort converts an address that a system call returned. It returns the zero AddrPort for an address
+// that is not IP.
 func AddrPort(a unix.Sockaddr) netip.AddrPort {
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:
