@@ -12,8 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// withRole adds to an error of a missing permission the permission, and the role of the chart that has
-// it. It returns any other error unchanged. Roles exist only in the agents' namespace.
+// withRole appends to an error about a missing permission the name of the permission, and the chart's
+// role that grants it. It returns any other error unchanged. The chart has no role for the agents'
+// resources in all namespaces, so withRole then names none.
 func withRole(err error, verb, resource, namespace string) error {
 	role := ""
 	switch resource {
@@ -30,7 +31,8 @@ func withRole(err error, verb, resource, namespace string) error {
 	return fmt.Errorf("%w. The chart's %s has the missing permission (%s %s): bind it", err, role, verb, resource)
 }
 
-// withNamespace adds the agents' namespace to the commands in a next step, unless it is the default.
+// withNamespace adds the flag --agent-namespace to the commands in a next step, unless the agents'
+// namespace is the default.
 func withNamespace(step, namespace string) string {
 	if namespace == DefaultNamespace {
 		return step
@@ -38,7 +40,7 @@ func withNamespace(step, namespace string) string {
 	return strings.ReplaceAll(step, "kubectl capture-cni ", report.Command("kubectl", "capture-cni", "--agent-namespace", namespace)+" ")
 }
 
-// adviseNode returns the next step for a node in its state, or "".
+// adviseNode returns the next step for a node in this state, or "".
 func (o *observed) adviseNode(n Node) string {
 	logs := "read the log of the node's agent"
 	if n.Agent != "" {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Agent is the pod of a node's agent. The commands of this package are executed only in pods that the
-// release owns.
+// Agent is the pod of a node's agent. This package executes commands only in pods that a DaemonSet of
+// the release owns.
 type Agent struct {
 	namespace, name, node string
 
@@ -60,7 +60,7 @@ const serviceAccount = "capture-cni-node"
 // of a pod.
 const templateGeneration = "pod-template-generation"
 
-// asAgent returns the Agent of a pod, or nil if the pod is no agent's.
+// asAgent returns the Agent of a pod, or nil if the pod does not belong to an agent.
 func asAgent(pod *corev1.Pod) *Agent {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Spec.ServiceAccountName != serviceAccount || owner == nil {
@@ -94,7 +94,7 @@ func intendedNode(pod *corev1.Pod) string {
 }
 
 // observeNode reads the release and the agents of one node, and returns the node's agent, or nil. It
-// also finds agents that are ending, and agents that are not scheduled yet.
+// also finds agents that are being deleted, and agents that are not scheduled yet.
 func (c *Client) observeNode(ctx context.Context, namespace, node string) (o *observed, agent *Agent, err error) {
 	o = newObserved(namespace)
 	if o.release, err = c.release(ctx, namespace); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// posers returns pods of the mesh that look like a node's agent and are none, by the one
-// thing that each lacks.
+// posers returns pods of the mesh that look like a node's agent, but are none. The key of each pod is
+// the only property of an agent that the pod lacks.
 func posers(node string) map[string]corev1.Pod {
 	all := map[string]func(*corev1.Pod){
 		"namespace":  func(p *corev1.Pod) { p.Namespace = "shop" },
@@ -30,15 +30,15 @@ func posers(node string) map[string]corev1.Pod {
 		pod := newAgent(node, corev1.ConditionTrue, InstallerContainer, GuardContainer, "istio-proxy")
 		pod.Name, pod.Spec.HostNetwork = "poser-without-"+lacks, false
 		pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
-		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} // so that list names it
+		pod.Spec.InitContainers = []corev1.Container{{Name: "istio-init"}} // so that the command list names the pod
 		change(&pod)
 		posers[lacks] = pod
 	}
 	return posers
 }
 
-// TestPosersAreListed has pods that merely look like agents: they are pods of the mesh
-// like others, and no node has an agent by them.
+// TestPosersAreListed expects pods that only look like agents to count as pods of the mesh, not as the
+// agent of their node.
 func TestPosersAreListed(t *testing.T) {
 	t.Parallel()
 	s, a := &apiServer{}, &agents{}
@@ -46,7 +46,7 @@ func TestPosersAreListed(t *testing.T) {
 		s.pods = append(s.pods, poser)
 	}
 	another := posers("node-1")["daemonset"]
-	another.Name, another.Annotations = "agent-of-another-release", nil // it is none of the mesh
+	another.Name, another.Annotations = "agent-of-another-release", nil // it is outside the mesh
 	meshed := len(s.pods)
 	s.pods = append(s.pods, another)
 	s.leases = append(s.leases, newLease("node-1", 0, good(&report.Pods{})))
@@ -67,8 +67,8 @@ func TestPosersAreListed(t *testing.T) {
 	}
 }
 
-// TestAgentOfRelease knows the agents of several DaemonSets of one release, and reads no
-// other namespace.
+// TestAgentOfRelease expects the pods of each of a release's DaemonSets to count as agents, and Read to
+// send requests only for the release's namespace.
 func TestAgentOfRelease(t *testing.T) {
 	t.Parallel()
 	second := daemonSet

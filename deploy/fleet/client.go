@@ -65,7 +65,7 @@ func NewClient(access *rest.Config) (*Client, error) {
 func (c *Client) of(kind runtime.Object) (api rest.Interface, resource string) {
 	known, _, err := c.scheme.ObjectKinds(kind)
 	if err != nil {
-		panic("fleet: " + err.Error()) // NewClient has not registered the type
+		panic("fleet: " + err.Error()) // can't happen, because NewClient registers all used types
 	}
 	item := known[0].GroupVersion().WithKind(strings.TrimSuffix(known[0].Kind, "List"))
 	plural, _ := meta.UnsafeGuessKindToResource(item)
@@ -85,7 +85,8 @@ func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.O
 	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resource, namespace)
 }
 
-// GetJSON reads a document that is not an object of a known kind.
+// GetJSON reads the JSON document at a path of the API server that is not an object of a registered
+// type.
 func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	document, err := c.groups[corev1.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// pageSize is the number of objects in one answer of the API server.
+// pageSize is the largest number of objects that one response of the API server contains.
 const pageSize = 500
 
 // Each calls visit for all objects of a list's kind that the options select.
@@ -112,7 +113,7 @@ func Each[T runtime.Object](
 	return withRole(err, "list", resource, namespace)
 }
 
-// read returns an object, or the API server's error with the name of the kind, which is what.
+// read reads an object, and returns it. An error contains what, which is the name of the object's kind.
 func read[P runtime.Object](ctx context.Context, c *Client, what, namespace, name string, into P) (none P, err error) {
 	if err := c.Get(ctx, namespace, name, into); err != nil {
 		return none, fmt.Errorf("reading %s %s/%s: %w", what, namespace, name, err)

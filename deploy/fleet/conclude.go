@@ -14,11 +14,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// conclude sets state, cause and next step of the explanation. It prefers the guard's finding to
-// conclusions from the pod itself. pod is nil if the pod does not exist any more. meshes are the meshes
-// whose pods are captured, and guarded says whether the node has a guard.
+// conclude sets state, cause and next step of the explanation. It prefers the guard's finding to its own
+// conclusions from the pod. pod is nil if the pod does not exist any more. meshes are the meshes whose
+// pods are captured, and guarded says whether the node has a guard.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
-	var answer report.Explanation // of the node's agent
+	var answer report.Explanation // the answer of the node's agent
 	if e.Evidence.Agent != nil {
 		answer = e.Evidence.Agent.Answer
 	}
@@ -44,7 +44,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		set(report.NotInMesh, code, cause)
 	case asked.noSandbox:
 		if answer.UID != string(pod.UID) {
-			add = &record.Record{} // of an earlier pod of the same name
+			add = &record.Record{} // the record belongs to an earlier pod of the same name
 		}
 		code, cause := whyNotStarted(events, *add)
 		set(report.NotStarted, code, cause)
@@ -73,7 +73,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 }
 
 // whyNotStarted returns the reason for which a pod has no network yet. It prefers the plugin's record,
-// which is the most exact source, to the agents' Events, and these to the kubelet's Events.
+// which is the most exact source, to the agents' Events, and the agents' Events to the kubelet's.
 func whyNotStarted(events podEvents, add record.Record) (code report.Code, cause string) {
 	switch {
 	case add.Verdict == record.Failed:

@@ -29,7 +29,7 @@ type DaemonSet struct {
 	Unavailable int32  `json:"unavailable"` // agents that are missing or not ready
 }
 
-// Good reports whether all agents are ready and of the newest specification.
+// Good reports whether all agents are ready and have the newest specification.
 func (d DaemonSet) Good() bool { return d.Observed && d.Updated >= d.Desired && d.Ready >= d.Desired }
 
 // String describes the progress of the agents.
@@ -98,15 +98,15 @@ func (r release) owns(a *Agent) bool {
 	return a.namespace == r.namespace && r.daemonSets[a.owner] != nil
 }
 
-// replaces returns the update strategy that will replace an agent's pod, if the pod is older than its
-// DaemonSet's specification. Otherwise it returns "".
+// replaces returns the update strategy by which an agent's pod will be replaced, if the pod is older
+// than its DaemonSet's specification. Otherwise it returns "".
 func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 	if a == nil || r.daemonSets[a.owner] == nil {
 		return ""
 	}
 	set := r.daemonSets[a.owner]
 	d := newDaemonSet(set)
-	isNewest := d.Observed && d.Updated >= d.Desired // true even after a return to an older specification
+	isNewest := d.Observed && d.Updated >= d.Desired // also true after a rollback to an older specification
 	if isNewest || a.generation == set.Annotations[appsv1.DeprecatedTemplateGeneration] {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 }
 
 // leaves returns the name of an agent's DaemonSet if the DaemonSet no longer selects the agent's node,
-// so that the agent will be deleted. Otherwise it returns "".
+// because the controller then deletes the agent's pod. Otherwise it returns "".
 func (r release) leaves(a *Agent, node *corev1.Node) string {
 	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
 		return ""
@@ -143,7 +143,8 @@ var tolerated = []string{
 	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
 }
 
-// places reports whether the controller of DaemonSets would create such a pod on a node.
+// places reports whether the controller of DaemonSets would create a pod with this specification on a
+// node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
 	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {

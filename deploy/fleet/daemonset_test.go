@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// TestDaemonSetFacts reads DaemonSets: how far they are, their meshes, and which nodes they select.
+// TestDaemonSetFacts expects the progress of DaemonSets, their meshes, and the nodes that they select.
 func TestDaemonSetFacts(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]DaemonSet{
@@ -57,7 +57,8 @@ func TestDaemonSetFacts(t *testing.T) {
 	}
 }
 
-// TestReplaces knows how an agent's pod of an older specification is replaced, and which pods leave a node.
+// TestReplaces expects the strategy by which an outdated agent's pod is replaced, and the pods that
+// their DaemonSet no longer selects.
 func TestReplaces(t *testing.T) {
 	t.Parallel()
 	set := func(strategy appsv1.DaemonSetUpdateStrategyType, generation, observed int64, updated int32) *appsv1.DaemonSet {

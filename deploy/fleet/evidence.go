@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Evidence contains the facts from which an explanation is concluded, by their source. A field is nil
-// if its source has no facts, or could not be read, which Missing explains.
+// Evidence contains the facts from which an explanation is concluded, by their source. A field is nil if
+// its source has no facts or could not be read. In the second case, Missing contains the reason.
 type Evidence struct {
 	Events  []EventEvidence `json:"events,omitempty"` // the last Events about the pod
 	Pod     *PodEvidence    `json:"pod,omitempty"`

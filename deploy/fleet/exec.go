@@ -25,8 +25,8 @@ import (
 // Exec executes a command in a container of an agent's pod, and writes its output.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
-// output executes a command of the agent's program, and returns its stdout. It stops the command after
-// most bytes, and then returns an error, too.
+// output executes a command of the agent's program, and returns its stdout. If the command writes more
+// than most bytes, output ends the command, and returns the first most bytes and an error.
 func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (e Exec) output(ctx context.Context, agent Agent, container string, timeout
 type limitedWriter struct {
 	out   *bytes.Buffer
 	left  int
-	full  func() // called beyond the limit
+	full  func() // called when the output exceeds the limit
 	isCut bool
 }
 
@@ -95,15 +95,15 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 // maxStderr limits the bytes of a command's stderr that are read.
 const maxStderr = 64 << 10
 
-// commandFailed is the error of a command that was executed in the agent's pod and failed. It is the
+// commandFailed is the error of a command that ran in the agent's pod and failed. Its text is the
 // command's stderr.
 type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }
 
-// newExecutor returns an executor that uses WebSocket or, if the API server does not accept that, SPDY.
-// If the API server forbids WebSocket, newExecutor sets refused to the answer, because SPDY's errors do
-// not show their cause.
+// newExecutor returns an executor that uses WebSocket or, if the API server does not accept WebSocket,
+// SPDY. If the API server forbids the request by WebSocket, newExecutor sets refused to this error,
+// because SPDY's errors do not contain the cause.
 func newExecutor(access *rest.Config, request *rest.Request, refused *error) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())
 	if err != nil {

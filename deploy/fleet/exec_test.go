@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Channels of the protocol that API servers speak over a WebSocket.
+// Channels of the protocol that API servers use over WebSocket.
 const (
 	stdoutChannel = 1
 	stderrChannel = 2
@@ -46,12 +46,12 @@ func serveExec(w http.ResponseWriter, r *http.Request, messages ...[]byte) error
 			return err
 		}
 	}
-	_, err = conn.Write([]byte{0x88, 2, 0x03, 0xe8}) // the normal end
-	_, _ = bufio.NewReader(buffer).ReadByte()        // until the client has read all of it
+	_, err = conn.Write([]byte{0x88, 2, 0x03, 0xe8}) // a close message with status 1000, the normal end
+	_, _ = bufio.NewReader(buffer).ReadByte()        // wait until the client has read all messages
 	return err
 }
 
-// TestExec executes a command in a container, and returns its error output as the error.
+// TestExec executes a command in a container, and expects the command's stderr as the error.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	const failed = `{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"1"}]}}`
@@ -100,7 +100,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecForbidden returns the API server's answer, after an attempt with the protocol of older API servers.
+// TestExecForbidden expects the API server's error, after Exec has also tried the protocol of older API
+// servers.
 func TestExecForbidden(t *testing.T) {
 	t.Parallel()
 	var methods []string

@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Explanation says how a pod is captured, and why.
+// Explanation contains the state of a pod's capture, the reason, and the evidence.
 type Explanation struct {
 	Pod      string
 	Node     string
@@ -26,7 +26,7 @@ type Explanation struct {
 	Evidence Evidence
 }
 
-// MarshalJSON returns the explanation in the format that all releases share.
+// MarshalJSON returns the explanation in the format that is the same in all releases.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Pod      string      `json:"pod"`
@@ -44,8 +44,8 @@ func (e Explanation) Good() bool {
 	return e.State.Severity() == report.OK || e.State.Severity() == report.Note
 }
 
-// Unanswered returns the number of missing sources that could decide about the pod's state. It returns
-// 0 if the state is known, or if the node is known to need attention.
+// Unanswered returns the number of missing sources that could decide about the pod's state. It returns 0
+// if the state is known, or if it is known that the node needs attention.
 func (e Explanation) Unanswered() int {
 	if e.State != report.Unknown || e.Evidence.Node != nil && !e.Evidence.Node.State.Good() {
 		return 0
@@ -100,7 +100,7 @@ func conditionMessage(pod *corev1.Pod, kind corev1.PodConditionType) string {
 	return ""
 }
 
-// whyNotInMesh returns the reason for which a pod is in no mesh that is captured.
+// whyNotInMesh returns the reason for which a pod is in none of the captured meshes.
 func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	const label = "sidecar.istio.io/inject"
 	switch {

@@ -80,7 +80,7 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 		node := o.node(e.Node, agent, lease)
 		e.Evidence.Node = &NodeEvidence{State: node.State, Findings: node.Findings, Version: node.Version}
 	}
-	if agent == nil { // the node's state, or the error, already says so
+	if agent == nil { // the evidence already contains the node's state or the error
 		return false
 	}
 	container := InstallerContainer
@@ -97,7 +97,8 @@ func (x Explainer) readNode(ctx context.Context, e *Explanation, namespace, name
 	return agent.guarded
 }
 
-// ask executes a command of the agent's program in a container of its pod, and decodes the output.
+// ask executes a command of the agent's program in a container of the agent's pod, and decodes the
+// output.
 func (x Explainer) ask(ctx context.Context, agent Agent, container string, into any, args ...string) error {
 	answer, err := x.Exec.output(ctx, agent, container, explainTimeout, report.MaxExplanation, args...)
 	if err != nil {
@@ -106,8 +107,8 @@ func (x Explainer) ask(ctx context.Context, agent Agent, container string, into 
 	return report.DecodeAnswer(answer, into)
 }
 
-// withVersions adds the versions of agent and kubectl plugin to an error, if they differ and can be its
-// cause.
+// withVersions adds the versions of agent and kubectl plugin to an error, if they differ and the
+// difference can be the cause.
 func (x Explainer) withVersions(err error, agent string) error {
 	failed, _ := errors.AsType[commandFailed](err)
 	if agent == "" || agent == x.Version || report.SkewAdvice(string(failed)) == "" && !errors.Is(err, report.ErrAnswer) {

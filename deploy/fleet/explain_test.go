@@ -26,22 +26,23 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// explainCase is what an API server and an agent say of shop/web.
+// explainCase contains the answers of an API server and an agent about the pod shop/web, and the
+// expected explanation.
 type explainCase struct {
 	pod    *corev1.Pod
 	events []corev1.Event
-	agent  []string            // containers; nil for no agent
-	answer *report.Explanation // of the agent
-	says   string              // of the command in the agent's pod, if it is no answer
+	agent  []string            // the containers of the agent's pod; nil means no agent
+	answer *report.Explanation // the agent's answer
+	says   string              // the output of the command in the agent's pod, if it is not an answer
 	fails  error
-	denied string // a resource that may not be read
-	meshes string // those that are on, as JSON
+	denied string // a resource for which the permission is missing
+	meshes string // the enabled meshes, as JSON
 	node   *corev1.Node
 
 	state             report.Code
 	cause, next       string
 	evidence, without []string
-	container         string // in which the command is executed; empty for none
+	container         string // the container in which the command is executed; empty means none
 }
 
 func (c *explainCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +90,7 @@ func event(reason, message string) corev1.Event {
 	}
 }
 
-// earlier are Events of one attempt after the other, the last one first.
+// earlier returns Events of several failed attempts, the last attempt first.
 func earlier(attempts int) (all []corev1.Event) {
 	for attempt := range attempts {
 		one := event("CaptureFailed", fmt.Sprint("attempt ", attempt))
@@ -99,14 +100,14 @@ func earlier(attempts int) (all []corev1.Event) {
 	return all
 }
 
-// aboutAnother is an Event of a pod whose name begins with the same letters.
+// aboutAnother is an Event about another pod, whose name begins with the name of this pod.
 var aboutAnother = func() corev1.Event {
 	other := event("CaptureFailed", "of another")
 	other.InvolvedObject.Name, other.LastTimestamp = "web-2", metav1.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
 	return other
 }()
 
-// notStarted is a pod of the mesh without a sandbox.
+// notStarted returns a pod of the mesh that has no sandbox yet.
 func notStarted() *corev1.Pod {
 	pod := newPod("node-1", "web", func(pod *corev1.Pod) {
 		pod.UID, pod.Status.Phase = "uid-1", corev1.PodPending
@@ -120,8 +121,7 @@ func meshed(change func(*corev1.Pod)) *corev1.Pod {
 	return &pod
 }
 
-// TestExplain explains pods of every kind: the cause, what it was concluded from, and
-// the next step.
+// TestExplain explains pods in each state, and expects the cause, the evidence and the next step.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	both, installer := []string{InstallerContainer, GuardContainer}, []string{InstallerContainer}
@@ -320,7 +320,7 @@ func (c *explainCase) run(t *testing.T) {
 	}
 }
 
-// addedAt is when ADDs began.
+// addedAt is the time at which the recorded ADDs began.
 var addedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func withKernel(p *report.Explanation) *report.Explanation {
@@ -328,7 +328,7 @@ func withKernel(p *report.Explanation) *report.Explanation {
 	return p
 }
 
-// execute writes what the agent answers.
+// execute writes the agent's answer.
 func (c *explainCase) execute(out io.Writer) error {
 	switch {
 	case c.fails != nil:
@@ -340,7 +340,7 @@ func (c *explainCase) execute(out io.Writer) error {
 	return err
 }
 
-// describe returns the evidence, a source a line.
+// describe returns the evidence as text, with one line for each source.
 func describe(e Evidence) string {
 	var out strings.Builder
 	for _, event := range e.Events {
@@ -361,7 +361,8 @@ func describe(e Evidence) string {
 	return out.String()
 }
 
-// TestForm pins the answers of status, explain and precheck: each key of 0.3 is there, next to the code.
+// TestForm expects the JSON of status, explain and precheck to contain each key of release 0.3, and the
+// code.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	one := report.Finding{Code: report.EntryMissing, Severity: report.Problem, Subject: "entry", Reason: "no list", Next: "wait"}
@@ -382,7 +383,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestExemptIsAdvised says for every cause of an exemption what an operator can do.
+// TestExemptIsAdvised expects a next step for each cause of an exemption.
 func TestExemptIsAdvised(t *testing.T) {
 	t.Parallel()
 	advice := map[string]string{

@@ -21,7 +21,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestSeenPod knows since when a pod is scheduled, and since when it has a sandbox.
+// TestSeenPod expects the time at which a pod was scheduled, the time since which its sandbox exists,
+// and the mesh that captures the pod.
 func TestSeenPod(t *testing.T) {
 	t.Parallel()
 	made, placed, begun := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
@@ -77,7 +78,8 @@ func TestSeenPod(t *testing.T) {
 	}
 }
 
-// TestFaultOf reads how far an agent's pod has come.
+// TestFaultOf expects the reason for which an agent's pod is not ready, and how far its start has
+// progressed.
 func TestFaultOf(t *testing.T) {
 	t.Parallel()
 	waiting := func(reason string) corev1.ContainerState {
@@ -116,7 +118,7 @@ func TestFaultOf(t *testing.T) {
 	}
 }
 
-// TestNamedByLeases knows the pods that Leases name, where pods may not be listed.
+// TestNamedByLeases expects the pods that Leases name, if the permission to list pods is missing.
 func TestNamedByLeases(t *testing.T) {
 	t.Parallel()
 	named := report.Pods{Named: []report.NamedPod{{Namespace: "shop", Name: "web", State: report.Exempt, Cause: capture.NoProxy}}}
@@ -130,7 +132,8 @@ func TestNamedByLeases(t *testing.T) {
 	}
 }
 
-// TestNothingInstalled says where no DaemonSet is, and that one selects no node.
+// TestNothingInstalled expects a note if a namespace has no DaemonSet of capture-cni, and if the
+// DaemonSet selects no node.
 func TestNothingInstalled(t *testing.T) {
 	t.Parallel()
 	client := (&apiServer{}).start(t)
@@ -146,7 +149,8 @@ func TestNothingInstalled(t *testing.T) {
 	}
 }
 
-// TestRemovedNodes names the nodes that were cleaned and have pods of the mesh, and no other.
+// TestRemovedNodes expects notes about clean nodes with pods of the mesh, about repairs, and about pods
+// without a guard. A good node has no note.
 func TestRemovedNodes(t *testing.T) {
 	t.Parallel()
 	f := &Fleet{DaemonSets: []DaemonSet{{}}, Nodes: []Node{
@@ -171,7 +175,8 @@ func TestRemovedNodes(t *testing.T) {
 	}
 }
 
-// TestFenceUnknown names the nodes whose agent knows no fence, if a pod asks for one.
+// TestFenceUnknown expects a note that names the nodes whose agents do not support the fence, if a pod
+// asks for a fence.
 func TestFenceUnknown(t *testing.T) {
 	t.Parallel()
 	f := &Fleet{DaemonSets: []DaemonSet{{}}, Nodes: []Node{
@@ -196,7 +201,8 @@ func TestFenceUnknown(t *testing.T) {
 
 var errNotHere = errors.New("not here")
 
-// TestVersions adds to an error of another release's agent that the versions differ.
+// TestVersions expects the versions in an error that an agent of another version can have caused, and in
+// no other error.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	x := Explainer{Version: "v2"}
@@ -210,8 +216,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestFleetOfTwo has a node without a guard, on which a pod has an init container of istiod, and one that a DaemonSet
-// selects and that has no agent.
+// TestFleetOfTwo has two nodes: one without a guard but with a pod that has an init container
+// istio-init, and one without an agent although a DaemonSet selects the node.
 func TestFleetOfTwo(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{nodes: []corev1.Node{newNode("n1", corev1.ConditionTrue, nil), newNode("n2", corev1.ConditionTrue, nil)}}
@@ -244,7 +250,7 @@ func TestFleetOfTwo(t *testing.T) {
 	}
 }
 
-// TestConclude goes by the pod alone where no agent answers.
+// TestConclude expects conclusions from the pod alone, because no agent answers.
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	exempt := func(pod *corev1.Pod) { pod.Annotations["sidecar.istio.io/inject"] = "false" }

@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Fleet is the state of all nodes that have an agent, should have one, or run pods of the mesh, and of
-// these pods.
+// Fleet is the state of the nodes that have an agent, should have one, or run pods of the mesh, and the
+// state of these pods.
 type Fleet struct {
 	Namespace  string      `json:"namespace"`  // namespace of the agents
 	DaemonSets []DaemonSet `json:"daemonSets"` // sorted by name
@@ -75,8 +75,8 @@ type NodeState string
 const (
 	Ready      NodeState = "ready"      // in the desired state
 	Removed    NodeState = "removed"    // clean, as desired
-	Waiting    NodeState = "waiting"    // not in the desired state yet, but without the operator's help soon
-	Faulty     NodeState = "faulty"     // something is wrong
+	Waiting    NodeState = "waiting"    // will reach the desired state without the operator's help
+	Faulty     NodeState = "faulty"     // the node has a fault
 	Stale      NodeState = "stale"      // the agent has stopped reporting
 	Unreported NodeState = "unreported" // the agent has never reported
 	Outdated   NodeState = "outdated"   // the agent has an older specification, and stays until its pod is deleted
@@ -90,7 +90,7 @@ func (s NodeState) Good() bool { return s == Ready || s == Removed }
 type Pod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
-	Mesh      config.MeshName        `json:"mesh,omitempty"` // by whose keys the pod is read; empty without the permission to list pods
+	Mesh      config.MeshName        `json:"mesh,omitempty"` // the mesh whose annotations the pod has; empty without the permission to list pods
 	Node      string                 `json:"node"`
 	State     report.Code            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
@@ -100,7 +100,7 @@ type Pod struct {
 	Next      string                 `json:"nextStep,omitempty"`
 }
 
-// Good reports whether nothing in the fleet is known to need attention. It ignores pods that were
+// Good reports whether the fleet needs no attention, as far as is known. It ignores pods that were
 // injected later, because everyone who may annotate a running pod can cause that state.
 func (f *Fleet) Good() bool {
 	for _, set := range f.DaemonSets {

@@ -22,7 +22,7 @@ func good(pods *report.Pods) report.NodeState {
 	return report.NodeState{Version: "v0.3.0", Mode: "dropin", Desired: "present", Pods: pods}
 }
 
-// TestNodeStates has a node of each kind.
+// TestNodeStates has a node in each state.
 func TestNodeStates(t *testing.T) {
 	t.Parallel()
 	faulty := good(nil)
@@ -106,8 +106,8 @@ func TestNodeStates(t *testing.T) {
 	}
 }
 
-// TestLeaseWithoutTimes has Leases that lack what agents write into them: such a node is
-// stale, and the others are as they are.
+// TestLeaseWithoutTimes has Leases that lack fields which agents write. A node whose Lease lacks a time
+// is stale, and the other nodes are not affected.
 func TestLeaseWithoutTimes(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{}
@@ -139,7 +139,7 @@ func TestLeaseWithoutTimes(t *testing.T) {
 	}
 }
 
-// TestPods joins what the guards report with what the pods say.
+// TestPods expects the states of pods, from the guards' reports and from the pods themselves.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	initContainer := func(netAdmin bool) func(*corev1.Pod) {
@@ -213,7 +213,7 @@ func TestPods(t *testing.T) {
 	if f.Updates["rules"] != 1 {
 		t.Errorf("updates: %v", f.Updates)
 	}
-	if !strings.HasPrefix(f.Notes[len(f.Notes)-1], "why pods do not start is not known: ") { // the API server has no Events
+	if !strings.HasPrefix(f.Notes[len(f.Notes)-1], "why pods do not start is not known: ") { // this API server serves no Events
 		t.Errorf("notes: %q", f.Notes)
 	}
 	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "1 nodes have no guard that reports") || !strings.Contains(notes, "4 more pods") || !strings.Contains(notes, "n1: the guard repaired 3 running pods within the last hour; until then") {
@@ -221,8 +221,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestForgedState names the node whose state no agent writes. It changes nothing of what
-// other nodes say.
+// TestForgedState has a Lease with a state that no agent writes. Its node is faulty, and the states of
+// other nodes are not affected.
 func TestForgedState(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{}
@@ -241,8 +241,8 @@ func TestForgedState(t *testing.T) {
 	}
 }
 
-// TestPermissions shows the nodes without the permission to list pods, and names the
-// role without that for Leases.
+// TestPermissions expects the state of the nodes if the permission to list pods or Nodes is missing.
+// Without the permission for Leases or DaemonSets, it expects an error that names the role.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{forbids: "pods"}
@@ -268,7 +268,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestLargeFleet reads 500 nodes with 10,000 pods, and prints what that takes.
+// TestLargeFleet reads 500 nodes with 10,000 pods, and prints the time and the number of requests.
 func TestLargeFleet(t *testing.T) {
 	s := &apiServer{}
 	for n := range 500 {
@@ -298,8 +298,8 @@ func TestLargeFleet(t *testing.T) {
 	}
 }
 
-// TestNotExamined names the pods that run, and that the guard of their node does not know
-// though it has reported since.
+// TestNotExamined expects the state not examined for running pods that their node's guard does not know,
+// although the guard has written its report after their start.
 func TestNotExamined(t *testing.T) {
 	t.Parallel()
 	running := func(name, uid string, since time.Duration, change func(*corev1.Pod)) corev1.Pod {

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// node returns the state of a node, which it concludes from the Node, its agent and its Lease.
+// node returns the state of a node, concluded from the Node, its agent and its Lease.
 func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) Node {
 	node := Node{Name: name, Kind: kindOf(o.nodes[name]), agent: agent}
 	if agent != nil {
@@ -56,7 +56,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 		set(Waiting, report.AgentStarting, agent.fault.reason, "")
 	case lease == nil:
 		set(Unreported, report.AgentSilent, "the agent has written no Lease", "")
-	case age < -maxAhead || lasts > maxLeaseDuration: // such a Lease would hide that the agent no longer reports
+	case age < -maxAhead || lasts > maxLeaseDuration: // otherwise, such a Lease would hide that the agent no longer reports
 		set(Faulty, report.LeaseWrong, fmt.Sprintf("its Lease was renewed at %s, for %.0f s: no agent writes that",
 			node.Reported.UTC().Format(time.RFC3339), lasts.Seconds()), "")
 	case lasts == 0 || age > lasts:
@@ -136,8 +136,8 @@ func whyDown(node *corev1.Node) (reason string) {
 	return reason
 }
 
-// explainNoAgent sets the state and the finding of a node without an agent. leased says whether the
-// node has a Lease, and clean whether that Lease says that the node is clean.
+// explainNoAgent sets the state and the finding of a node without an agent. leased says whether the node
+// has a Lease, and clean whether the Lease describes a clean node.
 func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	selected := ""
 	if known := o.nodes[node.Name]; known != nil {
@@ -164,8 +164,8 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 	node.Findings = report.Findings{found}
 }
 
-// lacks reports whether the node's guard should know a pod but does not: the Lease is newer than the
-// pod by reportGrace, and does not contain the pod.
+// lacks reports whether the node's guard should know a pod but does not: the Lease is newer than the pod
+// by at least reportGrace, but does not contain the pod.
 func (n *Node) lacks(pod *seenPod) bool {
 	return n.pods != nil && !pod.running.IsZero() && n.Reported.After(pod.running.Add(reportGrace)) && n.pods.Lacks(string(pod.UID))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// startGrace is the time that the setup of a pod's network may take before the pod counts as not
+// startGrace is the time that the setup of a pod's network may take. After that, the pod counts as not
 // started.
 const startGrace = time.Minute
 
@@ -80,8 +80,8 @@ func (o *observed) fleet() *Fleet {
 	return f
 }
 
-// sortPods returns the agents by their nodes, and the pods of the mesh. It also records the nodes whose
-// agents are ending.
+// sortPods returns the agents by the names of their nodes, and the pods of the mesh. It also records the
+// nodes whose agents are being deleted.
 func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	agents, o.ending = map[string]*Agent{}, map[string]bool{}
 	on := o.release.meshes()
@@ -118,11 +118,11 @@ func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 // isGone reports whether a node is known not to exist any more.
 func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[node] == nil }
 
-// nodesKnown reports whether the Nodes could be read. A cluster has at least one.
+// nodesKnown reports whether the Nodes could be read, because each cluster has at least one.
 func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
-// addMeshed adds a pod to the fleet, if it is not captured as desired. It prefers the guard's finding,
-// named, to conclusions from the pod itself.
+// addMeshed adds a pod to the fleet if the pod is not captured as desired. It prefers named, the guard's
+// finding, to conclusions from the pod itself.
 func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.NamedPod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
 	found := Pod{
@@ -164,7 +164,7 @@ func (f *Fleet) addPod(found Pod) {
 	f.Pods = append(f.Pods, found)
 }
 
-// notes returns remarks that concern several nodes or pods of the fleet.
+// notes returns remarks about several nodes or pods of the fleet.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	said, removed, earlier := map[string][]string{}, []string(nil), []string(nil)
@@ -227,7 +227,7 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 	return notes
 }
 
-// Some returns the first three names of nodes, and the number of the others.
+// Some returns the first three names, and the number of the other names.
 func Some(names []string) string {
 	const most = 3
 	if len(names) <= most {

@@ -23,13 +23,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// TestRoles names the chart's role that has a missing permission.
+// TestRoles expects the chart's role that grants a missing permission.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 	for _, tt := range []struct {
 		err                       error
-		resource, namespace, role string // "" for none
+		resource, namespace, role string // "" means none
 	}{
 		{forbidden, "pods", "", "ClusterRole capture-cni-operator "},
 		{forbidden, "nodes", "", "ClusterRole capture-cni-operator "},
@@ -50,7 +50,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestAdvice has a next step for the state of each pod, and for each reason of an ADD that fails.
+// TestAdvice expects a next step for each state of a pod, and for each reason of a failed ADD.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	const explain = "kubectl capture-cni explain shop/web"
@@ -92,7 +92,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestNotInMesh says why a pod was not injected.
+// TestNotInMesh expects the reason for which a pod was not injected.
 func TestNotInMesh(t *testing.T) {
 	t.Parallel()
 	const label = "sidecar.istio.io/inject"
@@ -113,7 +113,7 @@ func TestNotInMesh(t *testing.T) {
 	}
 }
 
-// TestFleetIsGood counts DaemonSets, nodes and pods that are not as they should be.
+// TestFleetIsGood expects a fleet to be good unless DaemonSets, nodes or pods need attention.
 func TestFleetIsGood(t *testing.T) {
 	t.Parallel()
 	ready := []Node{{State: Ready}, {State: Removed}}
@@ -152,7 +152,7 @@ func TestFleetIsGood(t *testing.T) {
 	}
 }
 
-// TestIntendedNode reads for which node the controller made a pod.
+// TestIntendedNode expects the node for which the controller of DaemonSets created a pod.
 func TestIntendedNode(t *testing.T) {
 	t.Parallel()
 	of := func(key string, nodes ...string) *corev1.Affinity {
@@ -174,7 +174,7 @@ func TestIntendedNode(t *testing.T) {
 	}
 }
 
-// TestReadFailures takes the newest Event about a pod that does not start.
+// TestReadFailures expects the message of the newest Event about a pod that does not start.
 func TestReadFailures(t *testing.T) {
 	t.Parallel()
 	about := func(reason, pod, message string, age time.Duration) corev1.Event {
@@ -216,7 +216,7 @@ func TestReadFailures(t *testing.T) {
 	}
 }
 
-// TestWhyDown says why a Node is not ready.
+// TestWhyDown expects the reason for which a Node is not ready.
 func TestWhyDown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

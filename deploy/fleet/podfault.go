@@ -18,7 +18,7 @@ import (
 type fault struct {
 	phase     phase
 	reason    string
-	container string // the one that ended, "" for none
+	container string // the container that ended, or ""
 }
 
 // phase says how far the start of a pod has progressed when a fault occurs.
@@ -30,15 +30,15 @@ const (
 	unready               // all containers run
 )
 
-// in reports whether a fault exists and is in this phase.
+// in reports whether f is not nil and is in this phase.
 func (f *fault) in(p phase) bool { return f != nil && f.phase == p }
 
-// startTime is the time that the containers of an agent may take to start, including the pull of the
+// startTime is the time that the start of an agent's containers may take, including the pull of the
 // image.
 const startTime = 3 * time.Minute
 
-// blocks reports whether a pod of this age will not start without the operator: it has stopped, or has
-// been starting for more than startTime.
+// blocks reports whether a pod of this age needs the operator to start: the pod has stopped, or has been
+// starting for more than startTime.
 func (f *fault) blocks(age time.Duration) bool {
 	return f.in(stopped) || f.in(starting) && age > startTime
 }
@@ -87,8 +87,7 @@ func faultOf(pod *corev1.Pod) *fault {
 	return f
 }
 
-// lastWords returns the last line of the message that a container left when it ended, after a colon, or
-// "".
+// lastWords returns a colon and the last line of the message that a container left when it ended, or "".
 func lastWords(ended *corev1.ContainerStateTerminated) string {
 	lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
 	if last := lines[len(lines)-1]; last != "" {

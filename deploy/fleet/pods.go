@@ -20,11 +20,11 @@ type seenPod struct {
 	metav1.ObjectMeta // namespace, name and UID
 	node              string
 	agent             *Agent
-	mesh              map[config.MeshName]capture.Exemption // by each mesh that marks the pod; nil for a pod outside all meshes
+	mesh              map[config.MeshName]capture.Exemption // the exemption by each mesh that marks the pod; nil for a pod outside all meshes
 	istioInit, fenced bool
 	noSandbox         bool // the pod is scheduled, but has no network yet
 	scheduled         time.Time
-	running           time.Time // since when the sandbox is known to exist; zero if that is unknown
+	running           time.Time // time since which the sandbox is known to exist; zero if unknown
 }
 
 // inMesh reports whether a pod is in one of the meshes, and has its own network.
@@ -61,8 +61,8 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	return s
 }
 
-// by returns the mesh that captures a pod. If no mesh captures it, by returns a mesh that exempts it,
-// with the exemption. For a pod in no mesh, it returns "".
+// by returns the mesh that captures a pod. If no mesh captures the pod, by returns a mesh that exempts
+// the pod, with the exemption. For a pod in no mesh, by returns "".
 func (s *seenPod) by(meshes []config.MeshName) (mesh config.MeshName, exemption capture.Exemption) {
 	for _, name := range meshes {
 		if found, marked := s.mesh[name]; marked && (mesh == "" || found.Cause == "") {

@@ -13,11 +13,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// someAddress is any address of a pod, because only its IP family matters.
+// someAddress stands for any address of a pod, because only its IP family matters.
 var someAddress = netip.MustParseAddr("192.0.2.1")
 
-// Predict returns what the plugin would do with a pod from a file. It assumes that the pod has only an
-// IPv4 address.
+// Predict returns the decision that the plugin would make about a pod from a file. It assumes that the
+// pod has only an IPv4 address.
 func Predict(pod manifest.Pod, conf config.NetConf) (found report.Findings) {
 	add := func(severity report.Severity, code report.Code, reason string) {
 		found = append(found, report.Finding{Code: code, Severity: severity, Subject: pod.Owner, Reason: reason, Next: code.Advice()})

@@ -55,9 +55,9 @@ type observed struct {
 	leases  map[string]*coordination.Lease // by node
 	nodes   map[string]*corev1.Node
 
-	ending map[string]bool // nodes whose agents are ending
+	ending map[string]bool // nodes whose agents are being deleted
 
-	podsFault, nodesFault error // why these are unknown
+	podsFault, nodesFault error // why pods or Nodes could not be read
 }
 
 func newObserved(namespace string) *observed {
@@ -84,8 +84,8 @@ func (o *observed) add(object any) {
 	}
 }
 
-// miss records that a source could not be read because of a missing permission. It returns an error if
-// the source is necessary, and for any other fault.
+// miss records that a source could not be read because a permission is missing. It returns the error if
+// the source is necessary, or if the error has another cause.
 func (o *observed) miss(s source, err error) error {
 	err = fmt.Errorf("listing %s: %w", s.what, err)
 	if s.fault == nil || !apierrors.IsForbidden(err) {
@@ -96,7 +96,7 @@ func (o *observed) miss(s source, err error) error {
 }
 
 // ReadFailures adds the causes for which pods have not started, from the agents' Events. If all pods
-// have started, it reads nothing. If it can't list Events, it adds a note.
+// have started, it reads no Events. If it can't list Events, it adds a note.
 func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	isWaiting := func(p Pod) bool { return p.State == report.NotStarted }
 	if !slices.ContainsFunc(f.Pods, isWaiting) {
@@ -120,8 +120,8 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	}
 }
 
-// Read reads the fleet whose agents are in a namespace. Without the permission to list pods or Nodes,
-// it reads the rest, and says so in the Fleet.
+// Read reads the fleet whose agents are in a namespace. Without the permission to list pods or Nodes, it
+// reads the other objects, and Fleet.Unknown contains the missing permission.
 func Read(ctx context.Context, client *Client, namespace string) (*Fleet, error) {
 	o := newObserved(namespace)
 	for _, s := range sources(namespace) {

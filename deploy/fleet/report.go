@@ -27,7 +27,7 @@ type Reporter struct {
 	Client    *Client
 	Exec      Exec
 	Namespace string   // namespace of the agents
-	Nodes     []string // nodes to report; if empty, those that need attention, and one that does not
+	Nodes     []string // nodes to report; if empty, the nodes that need attention, and one other node
 	Version   string   // version of this program
 	Progress  func(done, all int, node string)
 }
@@ -38,7 +38,7 @@ const (
 	reportTimeout = 2 * time.Minute // for one container
 )
 
-// Write writes the archive. A part that can't be read is listed in the archive's missing.txt. Write
+// Write writes the archive to out. The archive's missing.txt lists the parts that can't be read. Write
 // returns an error only if nothing can be reported, or a permission is missing.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
@@ -78,8 +78,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	return report.WriteBundle(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
-// choose returns the nodes to report: the named ones, or those that need attention and one that does
-// not.
+// choose returns the nodes to report: the named nodes or, without names, those that need attention and
+// one that does not.
 func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	for _, name := range r.Nodes {
 		i := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == name })
@@ -107,8 +107,8 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	return chosen, nil
 }
 
-// ofNode returns the reports of all containers of a node's agent. A container that does not answer
-// becomes a missing part. It returns an error only if the API server refuses a request.
+// ofNode returns the reports of all containers of a node's agent. If a container does not answer, its
+// report becomes a missing part. ofNode returns an error only if the API server refuses a request.
 func (r Reporter) ofNode(ctx context.Context, node Node) (parts []report.BundlePart, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// agents stand in for the agents' containers. They report one file each.
+// agents replaces the agents' containers. Each container's report has one file.
 type agents struct {
 	mu    sync.Mutex
 	asked []string
@@ -59,7 +59,7 @@ func (a *agents) exec(ctx context.Context, agent Agent, container string, comman
 	}}})
 }
 
-// reported returns the files of a report by name.
+// reported returns the files of a report, by their names.
 func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[string]string, error) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -78,8 +78,8 @@ func reported(t *testing.T, s *apiServer, a *agents, nodes ...string) (map[strin
 	return byName, nil
 }
 
-// TestReport packs the nodes that need attention and one that does not, and names what
-// it could not have.
+// TestReport expects the reports of nodes that need attention and of one other node, and the list of
+// missing parts.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	s, a := &apiServer{}, &agents{}
@@ -113,8 +113,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportOfAffectedNodes packs a good node for any of its pods that is not captured, and
-// not for those that are exempt.
+// TestReportOfAffectedNodes expects the report of a good node if one of its pods is not captured, but
+// not if its pods are only exempt.
 func TestReportOfAffectedNodes(t *testing.T) {
 	t.Parallel()
 	pod := func(name string, state report.Code) report.NamedPod {
@@ -139,13 +139,13 @@ func TestReportOfAffectedNodes(t *testing.T) {
 		asked = append(asked, strings.Fields(call)[0])
 	}
 	slices.Sort(asked)
-	want := []string{"agent-of-exempt", "agent-of-first", "agent-of-middle"} // one of them is well, for comparison
+	want := []string{"agent-of-exempt", "agent-of-first", "agent-of-middle"} // agent-of-exempt is a good node, for comparison
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
 
-// TestReportOfNodes packs the nodes that were named, and no other.
+// TestReportOfNodes expects the reports of the named nodes only.
 func TestReportOfNodes(t *testing.T) {
 	t.Parallel()
 	s, a := &apiServer{}, &agents{}
@@ -178,8 +178,8 @@ func TestReportOfNodes(t *testing.T) {
 	}
 }
 
-// TestUnpackRefusesOtherFiles whatever an agent sends: names below its own directory, and
-// regular files alone.
+// TestUnpackRefusesOtherFiles expects an error for names outside the archive's own directory, and for
+// files that are not regular.
 func TestUnpackRefusesOtherFiles(t *testing.T) {
 	t.Parallel()
 	for _, header := range []tar.Header{
@@ -219,7 +219,7 @@ func TestUnpackRefusesOtherFiles(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// TestUnpackOfDamagedArchives returns the files before the damage.
+// TestUnpackOfDamagedArchives expects the files that precede the damage.
 func TestUnpackOfDamagedArchives(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, maxFile)
@@ -236,7 +236,7 @@ func TestUnpackOfDamagedArchives(t *testing.T) {
 	}
 }
 
-// TestUnpackIsBounded whatever an agent answers.
+// TestUnpackIsBounded expects limits on the size of an archive, and of each file.
 func TestUnpackIsBounded(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer

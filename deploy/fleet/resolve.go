@@ -13,8 +13,8 @@ import (
 )
 
 // PodOwnedBy returns the name of the newest pod that a controller owns, and prefers pods that are not
-// being deleted. It reads no ReplicaSets, because the name of a Deployment's ReplicaSet consists of the
-// Deployment's name and the hash in the pod's labels.
+// being deleted. It needs no permission to read ReplicaSets, because the name of a Deployment's
+// ReplicaSet consists of the Deployment's name and the hash in the pod's labels.
 func (c *Client) PodOwnedBy(ctx context.Context, namespace, kind, name string) (string, error) {
 	var newest *corev1.Pod
 	err := Each(ctx, c, namespace, &corev1.PodList{}, metav1.ListOptions{}, func(pod *corev1.Pod) {
@@ -50,8 +50,8 @@ func isPreferred(pod, to *corev1.Pod) bool {
 	return to.CreationTimestamp.Before(&pod.CreationTimestamp)
 }
 
-// ServiceAddress returns the first address of a Service, and the number of the Service's port that port
-// names by number or name.
+// ServiceAddress returns the first address of a Service, and the number of one of its ports. port is the
+// name or the number of this port.
 func (c *Client) ServiceAddress(ctx context.Context, namespace, name, port string) (address, number string, err error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, namespace, name, service); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// TestPodOwnedBy takes the newest pod of a controller, and one that ends only if all do.
+// TestPodOwnedBy expects the newest pod of a controller, and a pod that is being deleted only if the
+// controller has no other pod.
 func TestPodOwnedBy(t *testing.T) {
 	t.Parallel()
 	owned := func(name, kind, owner, hash string, age time.Duration, ends bool) corev1.Pod {
@@ -72,7 +73,7 @@ func TestPodOwnedBy(t *testing.T) {
 	}
 }
 
-// TestServiceAddress finds a port of a Service by its number or its name.
+// TestServiceAddress finds a port of a Service by the port's number or name.
 func TestServiceAddress(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// newNode returns a Node, ready or not.
+// newNode returns a Node with this status of its condition Ready.
 func newNode(name string, ready corev1.ConditionStatus, change func(*corev1.Node)) corev1.Node {
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mesh": "yes"}},
@@ -29,8 +29,8 @@ func newNode(name string, ready corev1.ConditionStatus, change func(*corev1.Node
 	return node
 }
 
-// rollingOut returns the release's DaemonSet, which selects nodes of the mesh, while not all
-// its agents are of its newest specification.
+// rollingOut returns the release's DaemonSet during an update, when one agent does not have the newest
+// specification yet. The DaemonSet selects nodes with the label mesh=yes.
 func rollingOut(strategy appsv1.DaemonSetUpdateStrategyType) appsv1.DaemonSet {
 	set := daemonSet
 	set.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
@@ -41,7 +41,8 @@ func rollingOut(strategy appsv1.DaemonSetUpdateStrategyType) appsv1.DaemonSet {
 	return set
 }
 
-// waiting makes a pod's container wait for a reason, for which it has not run before.
+// waiting returns a change of a pod that makes a container wait for a reason. The container has not run
+// before.
 func waiting(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -51,9 +52,9 @@ func waiting(reason, message string) func(*corev1.Pod) {
 	}
 }
 
-// TestAgentStates has a node with an agent in each state that scheduler, kubelet and the
-// controller of DaemonSets can leave it in, and one for each reason for having none. What
-// they say comes before the Lease, which is that of an agent that was well.
+// TestAgentStates has a node for each state of an agent's pod that scheduler, kubelet and the controller
+// of DaemonSets cause, and one for each reason for which a node has no agent. These facts take
+// precedence over the Lease, which describes a good node.
 func TestAgentStates(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,10 +71,10 @@ func TestAgentStates(t *testing.T) {
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}
 	for name, test := range map[string]struct {
 		strategy appsv1.DaemonSetUpdateStrategyType
-		agent    func(*corev1.Pod) // nil: there is none
+		agent    func(*corev1.Pod) // nil means no agent
 		node     func(*corev1.Node)
 		down     bool
-		want     string // state: reason -> next step; "" if the node is not shown
+		want     string // STATE: REASON -> NEXT STEP; "" if the node is not listed
 	}{
 		"well": {agent: func(*corev1.Pod) {}, want: "ready:  -> "},
 		"pending": {agent: func(pod *corev1.Pod) {
@@ -109,7 +110,7 @@ func TestAgentStates(t *testing.T) {
 			pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		}, want: `faulty: container kernel: Error: exit status 1: capture-cni-node: unknown command "backend" for "capture-cni-node" -> ` +
 			"chart and image are of different releases: upgrade with --set image.tag= --set image.digest= and without images of pools, or use the chart of the image's release"},
-		"half-crashed": {agent: created(time.Minute, func(pod *corev1.Pod) { // one container is still created, and the next one has ended
+		"half-crashed": {agent: created(time.Minute, func(pod *corev1.Pod) { // the runtime is creating one container, and the next one has ended
 			waiting("ContainerCreating", "")(pod)
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 				Name: GuardContainer, LastTerminationState: ended,
@@ -181,8 +182,8 @@ func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 const leftBehind = "no agent: no DaemonSet selects the node any more: plugin and entry may be left there -> " +
 	"select it again, or by a pool with state: absent (deploy/guides/nodes.md)"
 
-// TestDaemonSets is good only once each DaemonSet's controller has seen the newest
-// specification, and all agents are of it and ready.
+// TestDaemonSets expects a good fleet only if each DaemonSet's controller has seen the newest
+// specification, and all agents have this specification and are ready.
 func TestDaemonSets(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -209,7 +210,8 @@ func TestDaemonSets(t *testing.T) {
 	}
 }
 
-// TestWarned is a node with two entries in one list: its agent is ready, and it is not.
+// TestWarned has a node whose list contains both plugins. The agent is ready, but the node needs
+// attention.
 func TestWarned(t *testing.T) {
 	t.Parallel()
 	warned := good(nil)
@@ -222,8 +224,8 @@ func TestWarned(t *testing.T) {
 	}
 }
 
-// TestNotes expects what agents say of their nodes, alike nodes in one note; a node that was
-// cleaned, and that no DaemonSet selects; and that pods of the mesh run on one of them.
+// TestNotes expects the agents' notes, with one note for nodes with the same text, and a note about pods
+// of the mesh on a clean node that no DaemonSet selects.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	iptables, cleaned := good(nil), good(nil)
@@ -257,8 +259,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestUnguarded counts the pods of all nodes without a guard that reports, and those that no
-// Lease names, of all nodes.
+// TestUnguarded expects the number of pods on nodes without a guard that reports, and the number of pods
+// that Leases omit.
 func TestUnguarded(t *testing.T) {
 	t.Parallel()
 	s := &apiServer{}
@@ -286,7 +288,7 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestSteps have the agents' namespace in each command that needs it.
+// TestSteps expects the agents' namespace in each command that needs it.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	step := advisePod(Pod{Namespace: "shop", Name: "web", State: "uncaptured"})

@@ -25,7 +25,7 @@ import (
 
 // apiServer serves lists of pods, DaemonSets, Leases and Nodes, page by page, as protobuf.
 type apiServer struct {
-	sets    []appsv1.DaemonSet // daemonSet if empty
+	sets    []appsv1.DaemonSet // if empty, daemonSet is served
 	pods    []corev1.Pod
 	leases  []coordination.Lease
 	nodes   []corev1.Node
@@ -108,7 +108,7 @@ func encode(w http.ResponseWriter, code int, object runtime.Object) {
 	_ = codecs.EncoderForVersion(info.Serializer, group).Encode(object, w)
 }
 
-// newLease returns the Lease of a node whose agent reported some time ago.
+// newLease returns the Lease of a node whose agent reported the state this long ago.
 func newLease(node string, ago time.Duration, state report.NodeState) coordination.Lease {
 	holder, seconds, renewed := "agent-of-"+node, int32(660), metav1.NewMicroTime(time.Now().Add(-ago))
 	return coordination.Lease{
@@ -119,7 +119,7 @@ func newLease(node string, ago time.Duration, state report.NodeState) coordinati
 	}
 }
 
-// daemonSet is that of the release.
+// daemonSet is the release's DaemonSet.
 var daemonSet = appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "capture-cni", Name: "capture-cni-node", UID: "daemon-set"}}
 
 // newAgent returns the agent's pod on a node.
@@ -154,7 +154,7 @@ func newPod(node, name string, change func(*corev1.Pod)) corev1.Pod {
 	return pod
 }
 
-// large makes a pod as large as istiod makes it.
+// large makes a pod as large as istiod's injector makes it.
 func large(pod *corev1.Pod) {
 	pod.Annotations["sidecar.istio.io/status"] = strings.Repeat("x", 1200)
 	for i := range pod.Spec.Containers {

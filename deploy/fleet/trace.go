@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Trace returns the rule that decides about a packet of a pod, from the guard on the pod's node. flags
-// describe the packet, in the form of the flags of capture-cni-node explain.
+// Trace returns the rule that decides about a packet of a pod, as the guard on the pod's node reports
+// it. flags describe the packet, in the form of the flags of capture-cni-node explain.
 func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []string) (report.Trace, error) {
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{})
 	if err != nil {
@@ -36,7 +36,7 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 }
 
 // guardOf returns the agent on a pod's node. It returns an error if the node has no agent with a guard,
-// or the pod is in no mesh. otherwise is the advice in this error for an agent without a guard.
+// or if the pod is in no mesh. otherwise is the next step in the error about an agent without a guard.
 func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod, otherwise string) (*Agent, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestTrace asks the guard of the pod's node, and says why there is none to ask.
+// TestTrace expects the answer of the guard on the pod's node, or the reason for which there is no such
+// guard.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	both := []string{InstallerContainer, GuardContainer}

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Traffic contains the numbers of connections about which the rules of pods have decided.
+// Traffic contains numbers of connections, by the decisions of the pods' rules.
 type Traffic struct {
-	Unknown []string         `json:"unknown,omitempty"` // what could not be found out, and why
+	Unknown []string         `json:"unknown,omitempty"` // sources that could not be read, with the reasons
 	Pods    []report.Traffic `json:"pods"`
 }
 
@@ -35,8 +35,8 @@ func (x Explainer) PodTraffic(ctx context.Context, namespace, name string) (t Tr
 	return t, t.add(ctx, x, *agent, namespace+"/"+name)
 }
 
-// Traffic returns the traffic of all running pods of the mesh. Pods with the most exempt connections
-// come first.
+// Traffic returns the traffic of all running pods of the mesh, the pods with the most exempt connections
+// first.
 func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 	f, err := Read(ctx, x.Client, x.Namespace)
 	if err != nil {
@@ -71,7 +71,7 @@ func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 	return t, nil
 }
 
-// add adds the traffic that a guard counts of all its pods, or of one pod.
+// add adds the traffic that a guard counts for all pods of its node, or for one pod.
 func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, pod ...string) error {
 	var answer report.NodeTraffic
 	if err := x.ask(ctx, agent, GuardContainer, &answer, append([]string{"traffic"}, pod...)...); err != nil {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// firstLook is the pause between looks until all informers have read their lists. settleTime is the
-// shortest time between two looks after that, and refreshTime the longest, because a Lease ages without
-// an event.
+// firstLook is the interval at which Watch checks whether all informers have read their lists. After
+// that, it reads the state again after changes, at most once in settleTime, and at least once in
+// refreshTime, because a Lease becomes too old without any event.
 const (
 	firstLook   = 100 * time.Millisecond
 	settleTime  = time.Second
@@ -25,7 +25,7 @@ const (
 )
 
 // Watch calls see with the state of the fleet, and again after changes, until see returns true or ctx
-// ends. If the state can't be read, it passes the error to see, and tries again. Errors: that of ctx.
+// ends. If the state can't be read, Watch passes the error to see, and tries again. Errors: that of ctx.
 func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fleet, err error) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -69,8 +69,8 @@ func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fl
 	}
 }
 
-// look returns the fleet as the informers have read it. settled reports whether each informer has read
-// its source or failed.
+// look returns the fleet as the informers have read it. settled is true if each informer has read its
+// list or has failed.
 func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) {
 	o := newObserved(namespace)
 	for _, w := range all {
@@ -97,7 +97,7 @@ type watched struct {
 	source   source
 	resource string
 	informer cache.SharedIndexInformer
-	fault    atomic.Pointer[error] // of the last attempt
+	fault    atomic.Pointer[error] // the error of the last attempt
 }
 
 // newWatched returns a source whose informer calls changed after each change and each failed attempt.
@@ -124,8 +124,8 @@ func newWatched(client *Client, s source, changed func()) (*watched, error) {
 	return w, errors.Join(err, w.informer.SetTransform(reduce), w.informer.SetWatchErrorHandlerWithContext(failed))
 }
 
-// reduce is the informers' transform: it returns a seenPod instead of a pod, because a cluster has
-// thousands of pods and most of their fields are not used.
+// reduce is the informers' transform function. It replaces a pod by a seenPod to save memory, because a
+// cluster has thousands of pods and most of their fields are not used.
 func reduce(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return newSeenPod(pod), nil

@@ -18,10 +18,11 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// watchServer is an apiServer whose watches have no events, and that refuses to stream lists.
+// watchServer is an apiServer whose watches send no events. It does not support lists as a stream of
+// initial events.
 type watchServer struct {
 	*apiServer
-	lists chan string // the query of each
+	lists chan string // the path and the query of each list
 }
 
 func (s watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +52,8 @@ func (s watchServer) start(t *testing.T) *Client {
 	return client
 }
 
-// TestWatch sees the same fleet as Read, once all is read: also what may not be read, if the rest says enough.
+// TestWatch expects the same fleet as from Read, also if a permission is missing that Read does not
+// need.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for forbidden, want := range map[string]string{
@@ -90,7 +92,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn looks again after a failed attempt, at most once in settleTime, until ctx ends.
+// TestWatchGoesOn expects another attempt after a failed one, not earlier than settleTime, until ctx
+// ends.
 func TestWatchGoesOn(t *testing.T) {
 	t.Parallel()
 	s := watchServer{&apiServer{forbids: "leases"}, make(chan string, 200)}

@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// finding identifies nodes, or pods, that an operator would treat in the same way. They have the same
-// state, mesh and cause.
+// finding identifies nodes, or pods, that an operator would treat in the same way, because they have the
+// same state, mesh and cause.
 type finding struct{ state, mesh, cause string }
 
 func findingOfNode(n fleet.Node) finding {
@@ -24,8 +24,8 @@ func findingOfPod(p fleet.Pod) finding {
 	return finding{string(p.State), string(p.Mesh), causeClass(causeOf(p), p.Namespace+"/"+p.Name, p.Name)}
 }
 
-// causeOf returns the cause in a pod's row: the failure of a pod that does not start, or the cause of
-// an exempt pod's exemption. For other pods, it returns "", because their state says everything.
+// causeOf returns the cause in a pod's row: the failure of a pod that does not start, or the cause of an
+// exempt pod's exemption. For other pods, it returns "", because their state is the whole cause.
 func causeOf(p fleet.Pod) string {
 	if p.State == report.NotStarted {
 		return cmp.Or(strings.ReplaceAll(p.Failure, "\n", "; "), "unknown")
@@ -45,8 +45,8 @@ var varying = regexp.MustCompile(strings.Join([]string{
 	`\b[Pp]od "?[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*`,
 }, "|"))
 
-// causeClass returns a cause in which its subject's names and the varying parts are replaced by *, so
-// that equal causes of different subjects are equal texts.
+// causeClass replaces in a cause the subject's own names, and all varying parts, by *. So the same cause
+// of two subjects becomes the same text.
 func causeClass(cause string, names ...string) string {
 	cause = printable(cause) // makes the text valid UTF-8, which a regular expression needs
 	for _, name := range names {
@@ -57,7 +57,7 @@ func causeClass(cause string, names ...string) string {
 	return varying.ReplaceAllString(cause, "*")
 }
 
-// group contains elements with the same finding. It has at least one element.
+// group contains elements with the same finding, and is not empty.
 type group[T any] []T
 
 func (g group[T]) more() string {
@@ -67,12 +67,12 @@ func (g group[T]) more() string {
 	return fmt.Sprintf(" and %d more", len(g)-1)
 }
 
-// maxAlike is the largest number of elements with the same finding that have a row each. More than that
-// share a row.
+// maxAlike is the largest number of elements with the same finding that get a row each. More elements
+// share one row.
 const maxAlike = 3
 
-// groups joins the elements with the same finding into one group if there are more than maxAlike. A
-// group takes the place of its first element, and any other element is a group of its own.
+// groups joins the elements with the same finding into one group if there are more than maxAlike of
+// them. The group has the place of its first element. Each other element is a group of its own.
 func groups[T any, K comparable](all []T, of func(T) K) (joined []group[T]) {
 	count, place := map[K]int{}, map[K]int{}
 	for _, one := range all {

@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestStatusGroupsOnlyWhatIsAlike has nine pods of three meshes on three nodes, of which two
-// causes keep them from starting, and nodes whose fault differs in names and addresses only.
+// TestStatusGroupsOnlyWhatIsAlike has nine pods of three meshes that do not start for two causes, and
+// nodes with a fault whose texts differ only in names and addresses.
 func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -66,7 +66,8 @@ func TestStatusGroupsOnlyWhatIsAlike(t *testing.T) {
 	}
 }
 
-// TestFailuresNotKnown says that Events may not be listed, and shows the rest.
+// TestFailuresNotKnown expects a note about the missing permission to list Events, and the other parts
+// of the output.
 func TestFailuresNotKnown(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
@@ -78,7 +79,7 @@ func TestFailuresNotKnown(t *testing.T) {
 	expect(t, out, "not started  unknown", "Note: why pods do not start is not known", "ClusterRole capture-cni-operator has the missing permission (list events)")
 }
 
-// TestCauseClass has causes that are one fault, and such as are not.
+// TestCauseClass compares pairs of causes, some of which describe the same fault.
 func TestCauseClass(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -105,8 +106,8 @@ func TestCauseClass(t *testing.T) {
 	}
 }
 
-// TestGroups groups random pods: none is lost, no group has two findings, three alike have rows
-// of their own, and the order is that of the first ones.
+// TestGroups groups random pods. No pod is lost, each group has only one finding, up to maxAlike pods
+// with the same finding have rows of their own, and the groups have the order of their first pods.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -11,8 +11,8 @@ import (
 	found "github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestTestFails with status 2 for flags that are wrong, without agents, and where the API
-// server refuses everything.
+// TestTestFails expects exit status 2 for wrong flags, without agents, and if the API server refuses all
+// requests.
 func TestTestFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -28,7 +28,7 @@ func TestTestFails(t *testing.T) {
 	}
 	c.addNode("node-1", 0, state(&found.Pods{}))
 	c.pods[0].Spec.Containers[0].Image = "agent:1"
-	out, errors, status := c.run(t, "test", "--mode", "redirect") // the stand-in creates nothing
+	out, errors, status := c.run(t, "test", "--mode", "redirect") // this API server creates no objects
 	if status != 2 || !strings.Contains(errors, "nothing could be tested") {
 		t.Errorf("status %d: %s", status, errors)
 	}
@@ -47,7 +47,7 @@ func TestTestFails(t *testing.T) {
 	}
 }
 
-// TestWriteTest writes a row for each check, and what is next after them.
+// TestWriteTest expects a row for each check, and the next steps after the rows.
 func TestWriteTest(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -20,7 +20,7 @@ import (
 // checked is the result of the command check.
 type checked struct {
 	Assumed string          `json:"assumed"`
-	Others  int             `json:"otherObjects"` // without pods
+	Others  int             `json:"otherObjects"` // number of objects without pods
 	Results report.Findings `json:"results"`
 }
 
@@ -94,7 +94,7 @@ func writeChecked(out io.Writer, c *checked) {
 	writeCodesPage(out, true)
 }
 
-// notes returns the assumptions of the results.
+// notes returns the assumptions of the results, and the number of objects without pods.
 func (c *checked) notes() []string {
 	notes := []string{"assumed: " + c.Assumed}
 	if c.Others > 0 {

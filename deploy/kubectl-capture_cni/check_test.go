@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
-// check executes the command for a file's content, without a cluster.
+// check executes the command check for a file with this content, without a cluster.
 func check(t *testing.T, content string, flags ...string) (out, errors string, exit int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pods.yaml")
@@ -25,7 +25,7 @@ func check(t *testing.T, content string, flags ...string) (out, errors string, e
 	return stdout.String(), stderr.String(), exit
 }
 
-// deployment returns one whose pods have annotations and containers.
+// deployment returns the YAML of a Deployment whose pods have these annotations and containers.
 func deployment(annotations, containers string) string {
 	return "kind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {template: {metadata: {annotations: {" + annotations + "}}, spec: {" + containers + "}}}\n"
 }
@@ -37,13 +37,13 @@ const (
 	ownPod      = `capture-cni.io/proxy: proxy, capture-cni.io/outbound-port: "15001"`
 )
 
-// TestCheck predicts each outcome, with its code and the exit status.
+// TestCheck expects each possible result, with its code and exit status.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		content string
 		flags   []string
-		want    string // of RESULT and of the code
+		want    string // the column RESULT, and the code
 		exit    int
 	}{
 		"injected":                {deployment(marked, injected), nil, "ok captured", 0},
@@ -81,8 +81,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckText says what the results depend on, in lines that fit a terminal, and no text of the
-// file controls that terminal.
+// TestCheckText expects the assumptions of the results, and lines that fit a terminal. No text of the
+// file reaches the terminal as a control sequence.
 func TestCheckText(t *testing.T) {
 	t.Parallel()
 	hostile := `{"kind": "Pod", "metadata": {"name": "a\u001b[2J\nok       Pod b", "annotations": {"sidecar.istio.io/status": "", "traffic.sidecar.istio.io/\u001b]0;x": ""}},
@@ -101,7 +101,8 @@ func TestCheckText(t *testing.T) {
 	}
 }
 
-// TestCheckJUnit has a case for each finding: problems fail, and what is not known is skipped.
+// TestCheckJUnit expects a test case for each finding. Problems are failures, and unknown results are
+// skipped.
 func TestCheckJUnit(t *testing.T) {
 	t.Parallel()
 	bad := deployment(marked+", traffic.sidecar.istio.io/excludeOutboundPorts: http", injected)
@@ -115,7 +116,7 @@ func TestCheckJUnit(t *testing.T) {
 	}
 }
 
-// TestCheckFails with 2 for what it can't read.
+// TestCheckFails expects exit status 2 for unreadable files and flags.
 func TestCheckFails(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -35,13 +35,13 @@ type cluster struct {
 	events  []corev1.Event
 	denied  string // a resource
 	version string
-	hostile string        // "an error" or "a warning" with each answer; empty for none
-	lists   int           // how many lists of Leases were read
-	user    string        // whom the last request impersonated
-	changed chan struct{} // is closed by the next change
+	hostile string        // "an error" or "a warning" that each answer contains; empty means none
+	lists   int           // number of requests that listed Leases
+	user    string        // user whom the last request impersonated
+	changed chan struct{} // closed by the next change
 }
 
-// change changes the cluster, and tells those that watch.
+// change changes the cluster, and notifies the watches.
 func (c *cluster) change(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *cluster) change(do func()) {
 	c.changed = make(chan struct{})
 }
 
-// watch sends the objects of a list after each change, as modified.
+// watch sends all objects of a list after each change, as modified objects.
 func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		http.Error(w, "no streaming of lists", http.StatusUnprocessableEntity)
@@ -90,7 +90,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// withKind returns an object with its kind, as an API server writes it.
+// withKind returns an object with its API version and kind, as an API server writes it.
 func withKind(object any, version, kind string) map[string]any {
 	text, _ := json.Marshal(object)
 	fields := map[string]any{}

@@ -14,11 +14,11 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// completionTimeout limits a request for completions, because a person waits at the prompt.
+// completionTimeout limits the time of a request for completions, because the user waits at the prompt.
 const completionTimeout = 3 * time.Second
 
-// complete makes the commands complete names from the cluster. kubectl requests completions from the
-// program kubectl_complete-capture_cni.
+// complete adds completion of names from the cluster to the commands. kubectl requests completions by
+// executing kubectl_complete-capture_cni.
 func (o *options) complete(root *cobra.Command) {
 	everywhere := func([]string) (string, bool) { return metav1.NamespaceAll, true }
 	namespaces := o.suggest(&corev1.NamespaceList{}, everywhere)
@@ -33,7 +33,7 @@ func (o *options) complete(root *cobra.Command) {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		switch command.Name() {
 		case "check":
-			command.ValidArgsFunction = nil // files
+			command.ValidArgsFunction = nil // completes files
 		case "explain", "trace", "traffic":
 			command.ValidArgsFunction = pods
 		case "test", "report":
@@ -42,8 +42,9 @@ func (o *options) complete(root *cobra.Command) {
 	}
 }
 
-// suggest returns a completion function for the names of a list's objects in a namespace. If in returns
-// false, or the cluster does not answer, the function returns no names.
+// suggest returns a completion function for the names of a list's objects in a namespace. in returns
+// this namespace, or false if there is nothing to complete. If the cluster does not answer, the
+// completion function returns no names.
 func (o *options) suggest(list runtime.Object, in func(args []string) (namespace string, ok bool)) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		namespace, ok := in(args)

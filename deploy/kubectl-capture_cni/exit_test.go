@@ -12,7 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestHelp shows a command's own flags, and where those of all commands are.
+// TestHelp expects --help to show a command's own flags, and to name the command that shows the flags of
+// all commands.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -28,8 +29,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestEditedPodIsShown has a running pod that its user annotated as if it were in the mesh: status
-// shows it, and is not 1 for it. Any user could end a roll-out's script otherwise.
+// TestEditedPodIsShown has a running pod that its user annotated as if it were in the mesh. status shows
+// the pod, but exits with 0. Otherwise, any user could stop the script of a rollout.
 func TestEditedPodIsShown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -50,9 +51,9 @@ func TestEditedPodIsShown(t *testing.T) {
 	}
 }
 
-// TestExitStatus has each command without each permission that it needs, without an agent, and
-// for a pod that does not exist: 2 if the command could not find out, with the role that has
-// the permission, and 1 for what it found out.
+// TestExitStatus executes each command without each permission that the command needs, without an agent,
+// and for a pod that does not exist. If the command can't determine the state, it exits with 2, and
+// names the role that grants the missing permission. It exits with 1 for a known fault.
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	const operator, exec, of = "ClusterRole capture-cni-operator has", "Role capture-cni-operator-exec has", "Role capture-cni-operator has"
@@ -60,8 +61,8 @@ func TestExitStatus(t *testing.T) {
 	service := []string{"trace", "-n", "shop", "web", "--to=svc/cart:http"}
 	for _, tt := range []struct {
 		args   []string
-		denied string // a part of a path
-		want   string // in the output or on stderr
+		denied string // part of the path for which the permission is missing
+		want   string // expected on stdout or stderr
 		status int
 	}{
 		{explain, "/shop/pods/web", operator + " the missing permission (get pods)", 2},

@@ -66,22 +66,22 @@ func writeExplanation(out io.Writer, e *fleet.Explanation) {
 	writeCodesPage(out, e.Finding.Code != "")
 }
 
-// withoutCause returns a Replacer that replaces an explanation's cause in other texts, so that it is
-// printed only once. If the cause has several parts, it replaces the text after the first one. It
-// replaces nothing for a short cause.
+// withoutCause returns a Replacer that replaces an explanation's cause in other texts, so that the cause
+// is printed only once. If the cause has several parts, separated by colons, it replaces the text after
+// the first part. It replaces nothing for a short cause.
 func withoutCause(cause string) *strings.Replacer {
 	if _, said, found := strings.Cut(cause, ": "); found {
 		cause = said
 	}
-	if len(cause) < 20 { // such a short text could be part of any other text
+	if len(cause) < 20 { // a short text could be part of any other text by chance
 		return strings.NewReplacer()
 	}
 	const already = "(the cause above)"
 	return strings.NewReplacer(cause, already, strings.ReplaceAll(cause, "\n", "\n"+report.Indent), already)
 }
 
-// writeEvidence writes the facts from which an explanation was concluded, by their source. It does not
-// repeat the cause.
+// writeEvidence writes the evidence of an explanation, one source after another. It does not repeat the
+// cause.
 func writeEvidence(out io.Writer, e fleet.Evidence, cause string) {
 	if reflect.ValueOf(e).IsZero() {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// TestExplain writes the cause first, then the evidence, then what to do.
+// TestExplain expects first the cause, then the evidence, and then the next step.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 	c.events = []corev1.Event{{
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Type: "Warning", Reason: "CaptureMissing", Message: "\x1b[31mnot captured",
 	}}
-	out, _, status := c.run(t, "explain", "shop/web") // the stand-in executes nothing
+	out, _, status := c.run(t, "explain", "shop/web") // this API server executes no commands
 	if status != 2 || strings.Contains(out, "\x1b") {
 		t.Errorf("status %d: %q", status, out)
 	}
@@ -51,8 +51,8 @@ func TestExplain(t *testing.T) {
 	expect(t, out, "events: not known: listing the Events of pod shop/web", "forbidden")
 }
 
-// TestExplainSaysTheCauseOnce has a cause that two kinds of Events, one for each attempt, and the
-// agent's record repeat.
+// TestExplainSaysTheCauseOnce has a cause that Events of two kinds and the agent's record repeat.
+// explain prints the cause once.
 func TestExplainSaysTheCauseOnce(t *testing.T) {
 	t.Parallel()
 	const cause = "annotation a: \"x\": expected a port\nannotation b: \"y\": expected a port"
@@ -70,7 +70,7 @@ func TestExplainSaysTheCauseOnce(t *testing.T) {
 	expect(t, out.String(), "FailedCreatePodSandBox, 2 times", "sandbox 2f0c3a7e4ed19b1d9b1d4ed1: plugin failed (add): (the cause above)", "CaptureFailed, 1 times", "last ADD", "(the cause above)")
 }
 
-// TestAllFaults shows each line of a cause: an ADD names all wrong annotations.
+// TestAllFaults expects each line of a cause, because an ADD names all wrong annotations.
 func TestAllFaults(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -48,7 +48,7 @@ func reasonOf(f report.Finding) *junitReason {
 }
 
 // writeJUnit writes the report of a test as JUnit's XML, with a test case for each check. A mode with a
-// single result for all of its checks has one test case.
+// single result for all its checks has one test case.
 func writeJUnit(out io.Writer, r *capturetest.Report) {
 	suite := junitSuite{
 		Name: "capture-cni", Tests: len(r.Results), Failed: r.Count(capturetest.Failed), Skipped: r.Count(capturetest.Skipped),

@@ -85,7 +85,7 @@ func (o *options) writeList(out io.Writer, list podList) {
 	writeCodesPage(out, len(list.Pods)+len(list.Unknown)+len(list.Notes) > 0)
 }
 
-// writePods writes a table of pods. With wide, the table also contains the versions of the pods' rules.
+// writePods writes a table of pods. With wide, the table also contains the version of each pod's rules.
 func writePods(out io.Writer, pods []group[fleet.Pod], wide bool) {
 	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "NODE", "STATE", "CAUSE"}}
 	if wide {

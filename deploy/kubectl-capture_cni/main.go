@@ -27,7 +27,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends a command that is cleaning up
+	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends a command during its clean-up
 	status := execute(ctx, os.Args[1:], newScreen(os.Stdout), newScreen(os.Stderr))
 	stop()
 	os.Exit(status)
@@ -35,7 +35,7 @@ func main() {
 
 // execute executes a command, and returns its exit status.
 func execute(ctx context.Context, args []string, stdout, stderr *screen) int {
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(stderr, nil))) // client-go quotes data that it received
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(stderr, nil))) // through the screen, because client-go logs data from the cluster
 	command := root(stderr)
 	command.SetArgs(args)
 	command.SetOut(stdout)

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// owned adds a pod of a controller that was created some time ago.
+// owned adds a pod that a controller owns. The pod was created some time ago, and may be in deletion.
 func (c *cluster) owned(name, kind, owner string, ago time.Duration, ends bool) {
 	c.addPod("node-1", name, func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"pod-template-hash": "5d4f"}
@@ -26,7 +26,7 @@ func (c *cluster) owned(name, kind, owner string, ago time.Duration, ends bool) 
 	})
 }
 
-// TestPodNames takes a pod in the forms that kubectl has for it, and that of its owner.
+// TestPodNames expects the pod for each form of an argument, including the names of owners.
 func TestPodNames(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -63,7 +63,7 @@ func TestPodNames(t *testing.T) {
 	}
 }
 
-// TestServiceDestination has a Service in place of an address.
+// TestServiceDestination names a Service instead of an address.
 func TestServiceDestination(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -81,14 +81,15 @@ func TestServiceDestination(t *testing.T) {
 	}
 }
 
-// TestCompletion suggests namespaces, pods and nodes of the cluster, and files only for check.
+// TestCompletion expects namespaces, pods and nodes of the cluster as completions, and files only for
+// check.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.addPod("node-2", "web", nil)
 	for args, want := range map[string]string{
-		"explain -n shop |":      "agent-node-1\nweb\n:4\n", // the stand-in lists all namespaces
+		"explain -n shop |":      "agent-node-1\nweb\n:4\n", // this API server ignores the namespace of a list
 		"explain -n shop web |":  ":4\n",
 		"list --namespace |":     "shop\n:4\n",
 		"trace --to a -n shop |": "agent-node-1\nweb\n:4\n",

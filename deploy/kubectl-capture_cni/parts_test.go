@@ -24,7 +24,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// TestCommands has a text of help for each command, its flags, and refuses a wrong number of arguments.
+// TestCommands expects a help text and the flags of each command, and an error for a wrong number of
+// arguments.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	whole := root(&bytes.Buffer{})
@@ -69,7 +70,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestKinds has kubectl's names for what owns pods.
+// TestKinds expects kubectl's names for the kinds of pods' owners.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for kind, names := range map[string]string{
@@ -84,7 +85,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestColours has green for what is good, yellow for what may be, and red for what needs attention.
+// TestColours expects green for good states, yellow for states that may be harmless, and red for states
+// that need attention.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	for colour, words := range map[string][]string{
@@ -114,7 +116,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestScreen is coloured on a terminal, unless NO_COLOR is set.
+// TestScreen expects colours on a terminal, unless NO_COLOR is set.
 func TestScreen(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	lab.Check(t, err)
@@ -138,7 +140,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestSteps writes columns, and each step once, for all that it is the next step of.
+// TestSteps expects aligned columns, and each next step once, with all subjects that need it.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	results := table{header: []string{"A", "B", "C"}}
@@ -169,7 +171,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestForms writes a result as it was asked for.
+// TestForms expects a result in the format of --output.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	text := func(out io.Writer, n map[string]int) { fmt.Fprintln(out, "text", n["a"]) }
@@ -191,7 +193,8 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-// TestSummary counts what there is, and names DaemonSets if there are two.
+// TestSummary expects the numbers of nodes and agents, with the names of DaemonSets if there are
+// several.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	one := fleet.DaemonSet{Name: "a", Observed: true, Desired: 1, Updated: 1, Ready: 1}
@@ -221,7 +224,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestCauses leaves out of other texts a cause that is long enough, and what varies of alike ones.
+// TestCauses expects a long cause to be replaced in other texts, and varying parts of causes to be
+// replaced by *.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for cause, want := range map[string]string{
@@ -250,7 +254,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestAccess names what is wrong with the access to the cluster, and with the namespace of the agents.
+// TestAccess expects errors about the access to the cluster, and about the namespace of the agents.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
@@ -265,7 +269,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestListOfAll lists the pods of all namespaces, whatever the context's is.
+// TestListOfAll expects pods of all namespaces, whatever the context's namespace is.
 func TestListOfAll(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

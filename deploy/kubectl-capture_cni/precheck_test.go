@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPrecheck prints what was found, and the commands that install the chart.
+// TestPrecheck expects the findings, and the commands that install the chart.
 func TestPrecheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

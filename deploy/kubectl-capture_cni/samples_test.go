@@ -26,8 +26,9 @@ const sampleUID = "6c1f8c3e-0b7a-4f0e-9d53-2f1f5a1d9f01"
 
 var sampleTime = time.Date(2026, 11, 25, 9, 30, 0, 0, time.UTC)
 
-// sampleCluster has a captured pod, one that runs uncaptured, one that does not start, one
-// with rules of another version, one that is exempt, and a node whose agent has ended.
+// sampleCluster returns a cluster with a captured pod, a pod that runs uncaptured, one that does not
+// start, one with rules of another version, one that is exempt, and a node whose agent has stopped
+// reporting.
 func sampleCluster(t *testing.T) *cluster {
 	c := newCluster(t)
 	c.set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 1, NumberUnavailable: 1}
@@ -54,7 +55,7 @@ func sampleCluster(t *testing.T) *cluster {
 	return c
 }
 
-// sampleExplanation returns what explain prints about a pod, with the agent's answer.
+// sampleExplanation returns the output of explain about a pod, if the agent gives this answer.
 func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Explanation) string {
 	t.Helper()
 	answer.Form, answer.Namespace, answer.Name, answer.UID, answer.Sandbox = report.ExplanationForm, "shop", pod, sampleUID, "9b1d2f0c3a7e"
@@ -70,8 +71,8 @@ func sampleExplanation(t *testing.T, c *cluster, pod string, answer report.Expla
 	return out.String()
 }
 
-// TestColumns expects what an operator of a usual cluster reads to fit a terminal. A URL and a
-// command, which are copied, stay whole.
+// TestColumns expects the output about a usual cluster to fit a terminal. URLs and commands, which users
+// copy, are not wrapped.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
@@ -104,7 +105,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestSamples expects the output that the guide for debugging shows to be that of today's program.
+// TestSamples expects the guide for debugging to show the current output of explain.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// screen writes all output of a command, and replaces control characters. Without it, text from the
+// screen writes all output of a command, and replaces control characters. Otherwise, text from the
 // cluster could control the terminal, because pods, Leases, Events and errors can contain any bytes.
 type screen struct {
 	out     io.Writer
@@ -49,8 +49,8 @@ func replace(text, allowed string) string {
 	}, text)
 }
 
-// printable returns a text as one line without control characters, so that its parts can't look like
-// lines of this program.
+// printable returns a text as one line without control characters, so that no part of the text can look
+// like a line of this program.
 func printable(text string) string { return replace(text, "") }
 
 // writeLines writes the lines of a text, each wrapped and indented.
@@ -61,19 +61,19 @@ func writeLines(out io.Writer, indent, text string) {
 }
 
 const (
-	columns = 80 // of a terminal
+	columns = 80 // width of a terminal
 
-	// furtherIndent is the additional indentation of all lines of a text except the first, so that
-	// these can't look like lines of this program.
+	// furtherIndent is the additional indentation of a text's lines after the first one, so that they
+	// can't look like lines of this program.
 	furtherIndent = "    "
 )
 
-// whole matches the parts of a text that wrap does not split: a word, or a kubectl command, which the
-// user may copy.
+// whole matches the parts of a text that wrap does not split: a word, or a kubectl command, because
+// users copy commands.
 var whole = regexp.MustCompile(`kubectl [^;]*;?|\S+`)
 
-// wrap splits a text into lines that fit a terminal, unless a word or command is longer. The first line
-// begins with first, and the others with further.
+// wrap splits a text into lines that fit a terminal, except for longer words and commands. The first
+// line begins with first, and the other lines begin with further.
 func wrap(first, further, text string) string {
 	text = printable(strings.TrimSuffix(text, "\n"))
 	if utf8.RuneCountInString(first+text) <= columns {
@@ -89,14 +89,14 @@ func wrap(first, further, text string) string {
 	return lines + line + "\n"
 }
 
-// writeProgress writes a line about a command's progress.
+// writeProgress writes a line about the progress of a command.
 func writeProgress(out io.Writer, format string, args ...any) {
 	fmt.Fprintln(out, printable(fmt.Sprintf(format, args...)))
 }
 
-// escape replaces the characters of a document that could control a terminal by escapes. JSON permits
-// some of these characters in strings. form says whether the document is JSON or will become YAML,
-// which lacks some of JSON's escapes.
+// escape replaces characters of a document that could control a terminal by escape sequences, because
+// JSON permits some of these characters in strings. form says whether the document is JSON or will
+// become YAML, which lacks some of JSON's escape sequences.
 func escape(document []byte, form string) (escaped []byte) {
 	for _, r := range string(document) {
 		if unicode.IsPrint(r) || r == '\n' {
@@ -128,8 +128,8 @@ func writeState(out io.Writer, word string) {
 // Colours of words for states.
 const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
-// colours maps words to colours: words that are no pods' states, and states whose colour is not that of
-// their severity.
+// colours maps words to colours: words that are not states of pods, and states whose colour differs from
+// that of their severity.
 var colours = map[string]string{
 	string(fleet.Ready): green, string(fleet.Removed): green, "passed": green,
 	string(fleet.Waiting): yellow, string(fleet.Unreported): yellow, "skipped": yellow, string(report.InjectedLater): yellow,

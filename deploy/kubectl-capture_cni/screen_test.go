@@ -24,11 +24,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// hostile is text that clears a terminal (by C0 and by C1), writes from right to left,
-// and then looks like a line of its own.
+// hostile is a text that clears a terminal by C0 and C1 control characters, changes the writing
+// direction, and then looks like a line of the program.
 const hostile = "x\x1b[2J\u009b2J\x9b\x7f\u202e\u2066\ufeff\U000e0001\r\nFORGED captured"
 
-// fill sets every string that a value holds, also in keys of maps.
+// fill sets every string in a value to hostile, also the keys of maps.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -58,8 +58,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// expectSafe fails for output that controls a terminal, or has a line that the program
-// did not write.
+// expectSafe fails the test if the output controls a terminal, or has a line that the program did not
+// write.
 func expectSafe(t *testing.T, what, output string) {
 	t.Helper()
 	for _, r := range output {
@@ -73,8 +73,7 @@ func expectSafe(t *testing.T, what, output string) {
 	}
 }
 
-// TestHostileFields writes every result with hostile text in each of its fields, in every
-// form.
+// TestHostileFields writes each result with hostile text in all its fields, in each format.
 func TestHostileFields(t *testing.T) {
 	t.Parallel()
 	var state fleet.Fleet
@@ -117,8 +116,8 @@ func TestHostileFields(t *testing.T) {
 	}
 }
 
-// TestHostileCluster executes commands on a cluster whose objects, errors and warnings
-// are hostile.
+// TestHostileCluster executes commands on a cluster whose objects, errors and warnings contain hostile
+// text.
 func TestHostileCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -134,7 +133,7 @@ func TestHostileCluster(t *testing.T) {
 		for _, command := range commands {
 			for _, form := range []string{"", "json"} {
 				if slices.Contains(command, "--wait") && form != "" {
-					continue // it waits for the whole time
+					continue // the command waits until its timeout
 				}
 				args := append(command[:len(command):len(command)], "-o", form)
 				if command[0] == "report" {
@@ -168,7 +167,8 @@ func TestLibraryLog(t *testing.T) {
 	expectSafe(t, "the log", errors.String())
 }
 
-// answerHostile adds a warning, or answers with an error, and reports whether it did.
+// answerHostile adds a warning to an answer, or answers with an error. It reports whether it has
+// answered.
 func answerHostile(w http.ResponseWriter, what string) bool {
 	switch what {
 	case "a warning":

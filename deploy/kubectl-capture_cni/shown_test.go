@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestCodesAreExplained expects the address of the codes' meanings where an output has codes, and only there.
+// TestCodesAreExplained expects the URL of the page about codes only in an output that contains codes.
 func TestCodesAreExplained(t *testing.T) {
 	t.Parallel()
 	status := func(f fleet.Fleet) func(io.Writer) {
@@ -50,7 +50,8 @@ func TestCodesAreExplained(t *testing.T) {
 	}
 }
 
-// TestWarningIsShownOnce has an API server that adds the same warning to each answer.
+// TestWarningIsShownOnce has an API server that adds the same warning to each answer. The command prints
+// the warning once.
 func TestWarningIsShownOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

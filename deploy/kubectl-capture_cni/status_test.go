@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// expect wants texts in an output, in their order.
+// expect fails the test unless the output contains the texts in this order.
 func expect(t *testing.T, output string, want ...string) {
 	t.Helper()
 	missing := func(rest string) string {
@@ -39,7 +39,7 @@ func expect(t *testing.T, output string, want ...string) {
 	}
 }
 
-// unwrapped returns an output without the line ends within its texts.
+// unwrapped returns an output in which wrapped texts are single lines again.
 func unwrapped(output string) string {
 	return regexp.MustCompile(`\n {4,}`).ReplaceAllString(output, " ")
 }
@@ -62,8 +62,8 @@ func TestStatusOfAGoodFleet(t *testing.T) {
 	}
 }
 
-// TestStatus shows what needs attention, with the next steps: a node that has died, one
-// with a fault, and a pod without capture.
+// TestStatus expects the findings and next steps for a node that is down, a node with a fault, and an
+// uncaptured pod.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -97,8 +97,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusWaits until the agents are updated and the fleet is good. It tells what it waits
-// for, and lists nothing again: changes come by watches.
+// TestStatusWaits expects --wait to wait until all agents are updated and the fleet is good. The command
+// prints its progress, and watches the objects instead of listing them again.
 func TestStatusWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -129,7 +129,7 @@ func TestStatusWaits(t *testing.T) {
 	expect(t, out, "nodes     1 ready", "agents    1 desired, 1 updated, 1 ready")
 }
 
-// changing is a progress of which each line lets the cluster change.
+// changing receives the progress of a command, and changes the cluster after each line.
 type changing struct {
 	strings.Builder
 	changes []func()
@@ -144,14 +144,15 @@ func (c *changing) Write(line []byte) (int, error) {
 	return c.Builder.Write(line)
 }
 
-// TestStatusTimesOut ends at the time-out, with the state that is known then: something
-// needs attention, a permission is missing, or nothing is known.
+// TestStatusTimesOut expects --wait to end at its timeout, with the last known state: something needs
+// attention, a permission is missing, or nothing is known.
 func TestStatusTimesOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.addNode("node-1", 0, state(&report.Pods{}))
 	c.leases = nil
-	// wait has a time-out in which something is known, however busy the machine is.
+	// wait doubles the timeout until the command can determine a state, because the machine may be
+	// busy.
 	wait := func() (out, errors string, status int) {
 		for timeout := time.Second; ; timeout *= 2 {
 			out, errors, status = c.run(t, "status", "--wait", "--timeout", timeout.String())
@@ -179,8 +180,8 @@ func TestStatusTimesOut(t *testing.T) {
 	}
 }
 
-// TestStatusNotKnown has exit status 2 where all that is known is well, and not all is: also
-// with --wait, which then waits for nothing.
+// TestStatusNotKnown expects exit status 2 if all known nodes are good, but a permission is missing.
+// Then --wait does not wait.
 func TestStatusNotKnown(t *testing.T) {
 	t.Parallel()
 	for _, resource := range []string{"/api/v1/pods", "/api/v1/nodes"} {
@@ -200,8 +201,8 @@ func TestStatusNotKnown(t *testing.T) {
 	}
 }
 
-// TestStatusOfManyNodes has 400 nodes, of which 120 are done: what it prints fits on a
-// screen of 24 lines and 80 columns.
+// TestStatusOfManyNodes has 400 nodes, of which 120 are ready. The output fits a terminal of 24 lines
+// and 80 columns.
 func TestStatusOfManyNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -211,7 +212,7 @@ func TestStatusOfManyNodes(t *testing.T) {
 		agent := &c.pods[len(c.pods)-1]
 		switch {
 		case n < 120:
-		case n < 200: // waits for its image
+		case n < 200: // the agent waits for its image
 			agent.Status.Conditions[0].Status = corev1.ConditionFalse
 			agent.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "installer", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off"}}}}
 		default:
@@ -229,7 +230,7 @@ func TestStatusOfManyNodes(t *testing.T) {
 	expect(t, out, "200 no agent, 120 ready, 80 faulty", "ip-10-0-0-120.eu-central-1.compute.internal and 79 more", "ImagePullBackOff", "ip-10-0-0-200.eu-central-1.compute.internal and 199 more", "next for")
 }
 
-// TestStatusFails with status 2 where the fleet can't be read.
+// TestStatusFails expects exit status 2 if the fleet can't be read.
 func TestStatusFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -248,7 +249,7 @@ func TestStatusFails(t *testing.T) {
 	}
 }
 
-// TestList lists what each flag selects.
+// TestList expects the pods that each flag selects.
 func TestList(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -294,7 +295,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestTable aligns columns whatever is coloured.
+// TestTable expects aligned columns, also if some words have colours.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	rows := table{header: []string{"NAME", "STATE", "NEXT"}}

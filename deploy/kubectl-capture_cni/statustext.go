@@ -19,7 +19,7 @@ func stateOf(n fleet.Node) string { return string(n.State) }
 
 func versionOf(n fleet.Node) string { return cmp.Or(n.Version, "unknown") }
 
-// countNodes returns the number of nodes for each result of value.
+// countNodes returns the number of nodes for each value that the function value returns.
 func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	numbers := map[string]int{}
 	for _, node := range f.Nodes {
@@ -28,8 +28,8 @@ func countNodes(f *fleet.Fleet, value func(fleet.Node) string) map[string]int {
 	return numbers
 }
 
-// counts formats the numbers that are not 0, with their names, the largest first. If there are none, it
-// returns "none".
+// counts formats the numbers that are not 0, with their names, the largest number first. If all are 0,
+// it returns "none".
 func counts[K ~string](numbers map[K]int) string {
 	names := slices.SortedFunc(maps.Keys(numbers), func(a, b K) int {
 		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), cmp.Compare(a, b))
@@ -88,7 +88,8 @@ func writeAllNodes(out io.Writer, all []fleet.Node) {
 	nodes.writeBelow(out)
 }
 
-// writeNodes writes a table of nodes. Many nodes with the same state and reason have one row.
+// writeNodes writes a table of nodes. More than maxAlike nodes with the same state and reason share one
+// row.
 func writeNodes(out io.Writer, bad []fleet.Node) {
 	nodes := table{header: []string{"NODE", "STATE", "REPORTED", "REASON"}}
 	for _, alike := range groups(bad, findingOfNode) {
@@ -106,7 +107,8 @@ func age(at time.Time) string {
 	return time.Since(at).Round(time.Second).String() + " ago"
 }
 
-// writeCodesPage writes the URL of the page that explains the codes, if the output contained codes.
+// writeCodesPage writes the URL of the page that explains codes, if printed says that the output
+// contains codes.
 func writeCodesPage(out io.Writer, printed bool) {
 	if printed {
 		fmt.Fprintln(out, "\nCodes: "+report.WithURLs(report.CodesPage))

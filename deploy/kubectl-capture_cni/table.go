@@ -15,14 +15,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// table is text in columns, with the next steps for its rows.
+// table contains the rows of a text table, and the next steps for the rows.
 type table struct {
 	header []string
 	rows   [][]string
 	steps  []step
 }
 
-// step is a next step, with the subjects that need it.
+// step is a next step, and the subjects of the rows that need it.
 type step struct {
 	text     string
 	subjects group[string]
@@ -47,8 +47,8 @@ func (t *table) next(subject, text string) {
 // findings.
 const maxSteps = 5
 
-// write writes the columns, each as wide as its widest cell, and then the next steps. It writes nothing
-// if there are no rows.
+// write writes the rows, with each column as wide as its widest cell, and then the next steps. It writes
+// nothing if there are no rows.
 func (t *table) write(out io.Writer) {
 	if len(t.rows) == 0 {
 		return
@@ -85,9 +85,9 @@ func (t *table) write(out io.Writer) {
 // leastColumns is the smallest width of a column in which a text is wrapped.
 const leastColumns = 40
 
-// writeLastCell writes the last cell of a row, after gap. The cell begins in the column start. A longer
-// text continues in that column or, if fewer than leastColumns are left, below the row. A single word
-// is not split.
+// writeLastCell writes gap, and then the last cell of a row, which begins in the column start. A long
+// cell continues in that column on the next lines or, if fewer than leastColumns are left, below the
+// row. It does not split words.
 func writeLastCell(out io.Writer, start int, gap, cell string) {
 	switch {
 	case !strings.Contains(cell, " ") || start+utf8.RuneCountInString(cell) <= columns:
@@ -110,8 +110,8 @@ func (t *table) writeBelow(out io.Writer) {
 	}
 }
 
-// write writes a result as JSON or YAML, if the user chose one of these formats, and otherwise by the
-// function text. It returns outcome, or an error if it can't write.
+// write writes a result as JSON or YAML if the user chose one of these formats, and otherwise by the
+// function text. It returns outcome, or an error if the result can't be written.
 func write[T any](o *options, out io.Writer, result T, outcome error, text func(io.Writer, T)) error {
 	if o.output == "json" || o.output == "yaml" {
 		document, err := json.MarshalIndent(result, "", "  ")

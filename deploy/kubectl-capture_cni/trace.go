@@ -52,8 +52,8 @@ which changes nothing and sends no packet.`,
 	return command
 }
 
-// packetFlags declares the flags that describe a packet, and returns them. The agent checks their
-// values.
+// packetFlags declares the flags that describe a packet, and returns them. The agent, not this command,
+// checks their values.
 func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("packet", pflag.ContinueOnError)
 	flags.String("to", "", "the packet's destination, IP:PORT, svc/NAME:PORT or svc/NAME.NAMESPACE:PORT (required)")
@@ -69,8 +69,8 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	return flags
 }
 
-// given returns the flags that the user set, in the form that agents understand: agents of all releases
-// call the flag --sender --as, which is kubectl's own flag for impersonation.
+// given returns the flags that the user set, in the form that the agents of all releases understand.
+// They call the flag --sender --as, which in kubectl is the flag for impersonation.
 func given(flags *pflag.FlagSet) (args []string) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {

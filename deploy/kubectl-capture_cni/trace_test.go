@@ -12,7 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestTrace needs a destination, and names the command that it executes. --as is kubectl's.
+// TestTrace expects trace to require a destination, and to name the command that it executes. The flag
+// --as is kubectl's.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -27,7 +28,7 @@ func TestTrace(t *testing.T) {
 		{[]string{"-n", "shop", "web", "--to", "svc/headless:80"}, "there is no address of Service shop/headless"},
 		{[]string{"-n", "shop", "web", "--to", "svc/cart:http"}, "shop/web --to=10.96.0.7:80 in pod"},
 		{[]string{"shop/none", "--to", "10.0.0.1:80"}, "reading pod shop/none"},
-		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain --output=json shop/web --in=true --to=10.0.0.1:80 in pod"}, // the stand-in executes nothing
+		{[]string{"shop/web", "--to", "10.0.0.1:80", "--in"}, "executing /capture-cni-node explain --output=json shop/web --in=true --to=10.0.0.1:80 in pod"}, // this API server executes no commands
 	} {
 		_, errors, status := c.run(t, append([]string{"trace"}, tt.args...)...)
 		if status != 2 {
@@ -40,7 +41,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestPacketFlags passes on those flags alone that are set.
+// TestPacketFlags expects only the flags that the user set.
 func TestPacketFlags(t *testing.T) {
 	t.Parallel()
 	command := &cobra.Command{}

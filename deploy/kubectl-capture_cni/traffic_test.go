@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestTraffic asks the guards, and shows the pods of a node and one of them. A wide list has
-// the version of a pod's rules.
+// TestTraffic expects the answers of the guards about all pods of a node, and about one pod. With -o
+// wide, list shows the version of a pod's rules.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	c := sampleCluster(t)
@@ -68,7 +68,7 @@ Not known: pod shop/stock: the pod is outdated
 	}
 	wide, _, _ := c.run(t, "list", "-o", "wide")
 	expect(t, wide, "STATE        RULES  CAUSE\n", "outdated     v4\n")
-	_, errors, status := c.run(t, "traffic", "shop/web") // the stand-in executes nothing
+	_, errors, status := c.run(t, "traffic", "shop/web") // this API server executes no commands
 	expect(t, errors, "executing /capture-cni-node traffic shop/web in pod")
 	if status != 2 {
 		t.Errorf("status %d", status)

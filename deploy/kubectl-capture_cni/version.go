@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/deploy/fleet"
 )
 
-// versions contains the versions of the plugin and of the agents.
+// versions contains the versions of the kubectl plugin and of the agents.
 type versions struct {
 	Plugin string         `json:"plugin"`
 	Agents map[string]int `json:"agents"` // number of agents with each version
