@@ -53,7 +53,6 @@ func Variable(container corev1.Container, name string) string {
 	return ""
 }
 
-// serviceAccount is the name of the agents' service account.
 const serviceAccount = "capture-cni-node"
 
 // templateGeneration is the label with which the controller of DaemonSets identifies the specification

@@ -2,7 +2,7 @@
 
 // Package fleet reads the state of all nodes and of the pods in the mesh, from Nodes, pods, and the
 // agents' DaemonSets and Leases. It needs only the verbs get, list and watch, except for explanations,
-// traces and reports, which also execute commands in agents' pods.
+// traces, traffic and reports, which also execute commands in agents' pods.
 package fleet
 
 import (
@@ -32,7 +32,7 @@ type Client struct {
 	groups map[schema.GroupVersion]rest.Interface
 }
 
-// requestsPerSecond limits the pace of requests, for example for many explanations. Lists need fewer.
+// requestsPerSecond limits the rate of requests to the API server.
 const requestsPerSecond = 50
 
 // NewClient returns a Client. It connects when the first request is sent.
@@ -72,8 +72,8 @@ func (c *Client) of(kind runtime.Object) (api rest.Interface, resource string) {
 	return c.groups[item.GroupVersion()], plural.Resource
 }
 
-// Request begins a request for objects of a kind. An empty namespace means all namespaces, or no
-// namespace for a kind without one.
+// Request begins a request for objects of a kind. An empty namespace means all namespaces or, for a
+// cluster-scoped kind, none.
 func (c *Client) Request(verb string, kind runtime.Object, namespace string) *rest.Request {
 	api, resource := c.of(kind)
 	return api.Verb(verb).NamespaceIfScoped(namespace, namespace != "").Resource(resource)
@@ -98,7 +98,8 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 // pageSize is the largest number of objects that one response of the API server contains.
 const pageSize = 500
 
-// Each calls visit for all objects of a list's kind that the options select.
+// Each calls visit with each object that the options select. The type of list determines the kind of the
+// objects.
 func Each[T runtime.Object](
 	ctx context.Context, c *Client, namespace string, list runtime.Object, options metav1.ListOptions, visit func(T),
 ) error {

@@ -97,7 +97,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 	return node
 }
 
-// Values that agents publish.
+// Values in the states that agents publish.
 const (
 	absent   = "absent"   // the desired state of a clean node
 	nftables = "nftables" // the backend with a guard

@@ -17,7 +17,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// checked is the result of the command check.
 type checked struct {
 	Assumed string          `json:"assumed"`
 	Others  int             `json:"otherObjects"` // number of objects without pods

@@ -13,7 +13,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// junit is the output format for CI systems.
 const junit = "junit"
 
 // junitSuite is the result of one whole command, as JUnit's element testsuite.

@@ -69,7 +69,6 @@ func (s selection) has(p fleet.Pod) bool {
 		s.outdated && p.State == report.Outdated || s.istioInit && p.IstioInit
 }
 
-// podList is the result of the command list.
 type podList struct {
 	Unknown []string    `json:"unknown,omitempty"`
 	Notes   []string    `json:"notes"`

@@ -46,8 +46,8 @@ func (o *options) podOf(ctx context.Context, client *fleet.Client, argument stri
 	}
 }
 
-// resolveService returns the destination of a packet as an address and a port. If to names a Service,
-// it reads the Service's address.
+// resolveService returns the destination of a packet as an address and a port. If the argument to names
+// a Service, it reads the Service's address.
 func resolveService(ctx context.Context, client *fleet.Client, namespace, to string) (string, error) {
 	kind, rest, _ := strings.Cut(to, "/")
 	if kind != "svc" && kind != "service" {

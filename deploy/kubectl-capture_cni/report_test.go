@@ -12,8 +12,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// TestReport writes an archive for its owner alone, also where the agents do not answer,
-// and leaves neither half of one nor overwrites another file.
+// TestReport expects an archive that only its owner can read, even if no agent answers. It expects no
+// partial archive, and another file is not overwritten.
 func TestReport(t *testing.T) { //nolint:paralleltest // it changes its directory, where an archive without a name is
 	t.Chdir(t.TempDir())
 	c := newCluster(t)

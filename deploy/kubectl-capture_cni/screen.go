@@ -32,14 +32,15 @@ func newScreen(out io.Writer) *screen {
 	return &screen{out, isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
-// Write implements io.Writer. It replaces each character that is neither printable nor a line end or a
-// tab by a question mark.
+// Write implements io.Writer. It writes a question mark instead of each character that is not printable,
+// except line ends and tabs.
 func (s *screen) Write(text []byte) (int, error) {
 	_, err := io.WriteString(s.out, replace(string(text), "\n\t"))
 	return len(text), err
 }
 
-// replace replaces each character that is neither printable nor in allowed by a question mark.
+// replace returns text with a question mark instead of each character that is neither printable nor part
+// of allowed.
 func replace(text, allowed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(allowed, r) {
@@ -125,7 +126,6 @@ func writeState(out io.Writer, word string) {
 	fmt.Fprint(s.out, colour+word+"\x1b[0m")
 }
 
-// Colours of words for states.
 const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
 // colours maps words to colours: words that are not states of pods, and states whose colour differs from

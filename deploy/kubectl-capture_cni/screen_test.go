@@ -154,7 +154,7 @@ func TestHostileCluster(t *testing.T) {
 	}
 }
 
-// TestLibraryLog has a library log hostile text.
+// TestLibraryLog makes a library log a hostile text.
 func TestLibraryLog(t *testing.T) {
 	var out, errors strings.Builder
 	if status := execute(t.Context(), []string{"status", "--agent-namespace="}, newScreen(&out), newScreen(&errors)); status == 0 {

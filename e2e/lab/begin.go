@@ -95,7 +95,8 @@ func filter(fd int, program []unix.SockFilter) error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// Dial opens a TCP connection from inside the namespace. owner and from are those of Ask.
+// Dial opens a TCP connection from inside the namespace, with the owner and the source address that Ask
+// describes.
 func (h *Host) Dial(owner Owner, from, to string) (conn *net.TCPConn, err error) {
 	err = h.Do(func() error {
 		dialed, err := dialAs(owner, "tcp", from, to)

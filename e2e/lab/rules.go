@@ -56,7 +56,6 @@ func (h *Host) ListRules(ctx context.Context) (rules string, err error) {
 	return rules, err
 }
 
-// addresses returns the addresses of the namespace.
 func (h *Host) addresses() (addresses []netip.Addr, err error) {
 	err = h.Do(func() error {
 		list, err := net.InterfaceAddrs()
