@@ -90,7 +90,7 @@ func (s NodeState) Good() bool { return s == Ready || s == Removed }
 type Pod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
-	Mesh      config.MeshName        `json:"mesh,omitempty"` // the mesh whose annotations the pod has; empty without the permission to list pods
+	Mesh      config.MeshName        `json:"mesh,omitempty"` // mesh whose annotations the pod has; empty without the permission to list pods
 	Node      string                 `json:"node"`
 	State     report.Code            `json:"state"`
 	Cause     capture.ExemptionCause `json:"cause,omitempty"`
