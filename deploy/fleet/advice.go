@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// withRole appends to an error about a missing permission the name of the permission, and the chart's
-// role that grants it. It returns any other error unchanged. The chart has no role for the agents'
-// resources in all namespaces, so withRole then names none.
+// withRole appends the missing permission, and the chart's role that grants it, to an error about a
+// missing permission. It returns any other error unchanged, and also an error for which the chart has no
+// role, such as that about Leases in all namespaces.
 func withRole(err error, verb, resource, namespace string) error {
 	role := ""
 	switch resource {

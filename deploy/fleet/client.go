@@ -114,7 +114,7 @@ func Each[T runtime.Object](
 	return withRole(err, "list", resource, namespace)
 }
 
-// read reads an object, and returns it. An error contains what, which is the name of the object's kind.
+// read reads an object, and returns it. what is the name of the object's kind, for errors.
 func read[P runtime.Object](ctx context.Context, c *Client, what, namespace, name string, into P) (none P, err error) {
 	if err := c.Get(ctx, namespace, name, into); err != nil {
 		return none, fmt.Errorf("reading %s %s/%s: %w", what, namespace, name, err)

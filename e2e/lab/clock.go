@@ -43,8 +43,9 @@ const clockVariable = "CAPTURE_CNI_TEST_CLOCK"
 // now is the first statement of time.Now, which reads the kernel's clock.
 const now = "sec, nsec, mono := runtimeNow()\n"
 
-// step is a file that is added to package time. It reads the step from memory that is shared with the
-// test, because time.Now must not make a system call.
+// step is the content of a file that is added to package time. It reads the clock's step from memory
+// that is shared with the test, because programs also read the time where they must not make a system
+// call.
 const step = `package time
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample has Rulesets for tests of the packages that apply, read and compare them.
+// Package sample contains Rulesets for tests of the packages that apply, read and compare Rulesets.
 package sample
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// Rules returns those of a pod with Istio's defaults and these changes.
+// Rules returns the rules of a pod with Istio's defaults, after these changes of its Intent.
 func Rules(changes ...func(*capture.Intent)) capture.Ruleset {
 	intent := capture.Intent{
 		Mesh: config.Istio,
@@ -38,7 +38,7 @@ func Dangling() capture.Ruleset {
 	return rs
 }
 
-// LongLists returns rules with sets of 10,000 and more elements, of every type.
+// LongLists returns rules with sets of each type that have at least 10,000 elements.
 func LongLists() capture.Ruleset {
 	return Rules(func(in *capture.Intent) {
 		for i := range 10_000 {
@@ -61,7 +61,7 @@ func Apply(t testing.TB, host *lab.Host, rs capture.Ruleset) {
 	host.Within(t, func() error { return nftables.Backend{}.Apply(t.Context(), rs) })
 }
 
-// Dump reads our table of a namespace.
+// Dump reads the plugin's table in a namespace.
 func Dump(t testing.TB, host *lab.Host) (table dump.Dump) {
 	t.Helper()
 	host.Within(t, func() (err error) {
@@ -71,7 +71,7 @@ func Dump(t testing.TB, host *lab.Host) (table dump.Dump) {
 	return table
 }
 
-// Inspect reads the state of a namespace.
+// Inspect returns the state of the rules in a namespace.
 func Inspect(t testing.TB, host *lab.Host) (state netfilter.State) {
 	t.Helper()
 	host.Within(t, func() (err error) {
