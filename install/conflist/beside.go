@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Other is another mesh's plugin in the list that the runtime loads, with the agent's decision about
-// its own entry in this list.
+// Other is the plugin of another mesh in the list that the runtime loads, with the agent's decision
+// whether to write capture-cni's entry into this list.
 type Other struct {
 	file     string
 	Plugin   string
@@ -27,13 +27,13 @@ const (
 	kept    decision = "kept"    // the agent updates its existing entry
 )
 
-// Beside returns the other meshes' plugins in the list that the runtime loads, and the mode in which
-// the agent may write its entry: the given mode or, in a list with istio-cni, the mode of the existing
-// entry. It returns an error if there is no list yet, or if the agent must write no entry because of
-// such a plugin.
+// Beside returns the plugins of other meshes in the list that the runtime loads, and the mode in which
+// the agent may write its entry. This is the given mode, except that next to istio-cni an existing
+// entry keeps its mode. Beside returns an error if there is no list yet, if the list's CNI version does
+// not permit an entry, or if istio-cni forbids the entry.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
-		return nil, mode, nil // the list that the runtime loads is elsewhere
+		return nil, mode, nil // under Multus, net is not the directory of the list that the runtime loads
 	}
 	found, err := Primaries(net)
 	for _, p := range found {
@@ -58,9 +58,9 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 	return others, mode, nil
 }
 
-// decideBeside decides whether the agent may write its entry next to a plugin in the list. Only
-// istio-cni can forbid that, because it captures the same pods. Other meshes' plugins capture only pods
-// with their own proxies.
+// decideBeside decides whether the agent may write its entry next to a plugin of another mesh. Only
+// istio-cni can forbid the entry, because it captures the same pods. Other meshes' plugins capture only
+// pods with their own proxies.
 func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	other := Other{file: p.File, Plugin: Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
 	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
@@ -91,8 +91,8 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	return report.DropIn, found
 }
 
-// CapturesTwice returns a warning for each of the plugins that captures the same pods as an entry of
-// this mode.
+// CapturesTwice returns a warning for each istio-cni plugin that captures the same pods as an entry of
+// this mode. The list of mode owned omits istio-cni, except with ambient mode.
 func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) {
 	for _, other := range others {
 		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {

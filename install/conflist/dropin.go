@@ -13,11 +13,11 @@ import (
 const dropInName = "capture-cni.conf"
 
 // dropIn writes the entry to a file in the directory that has the network's name. libcni 1.3 and newer
-// loads more plugins for the list from there. Runtimes watch only the parent directory, so dropIn also
-// triggers that watch.
+// appends the plugins in that directory to the list. Runtimes watch only the parent directory, so
+// dropIn also triggers that watch.
 type dropIn struct{}
 
-// in calls do with the directory of drop-ins of each primary list.
+// in calls do with the directory of each primary list's drop-ins.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	return eachPrimary(net, report.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)
@@ -60,8 +60,8 @@ func (dropIn) Remove(net Net) error {
 	})
 }
 
-// eachSubdirectory calls do with each subdirectory, because the entry may be in that of an earlier name
-// of the network.
+// eachSubdirectory calls do with each subdirectory, because the network may have had another name when
+// the agent wrote the entry.
 func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) error {
 	names, err := net.Directories()
 	errs := []error{err}

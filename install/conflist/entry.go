@@ -16,25 +16,25 @@ import (
 )
 
 // podAnnotations is the key with which the entry requests the pod's annotations from the runtime. With
-// them, the plugin needs no lookup for a pod outside the mesh.
+// the annotations, the plugin needs no lookup for a pod outside the mesh.
 const podAnnotations = `"capabilities":{"io.kubernetes.cri.pod-annotations":true}`
 
 // chainExclusions is the default of excludeNamespaces in mode multus-chain. In this mode, Multus calls
-// the plugin for every pod, and passes no annotations, so the plugin needs a lookup for each. The pods
+// the plugin for every pod and passes no annotations, so the plugin must look up each pod. The pods
 // that the cluster itself needs must not wait for lookups.
 const chainExclusions = `{"excludeNamespaces":["openshift-*","kube-*"]}`
 
-// Entry is the plugin's entry, which is parsed once. Only With changes its text later, and the
-// directory of the kubeconfig.
+// Entry is the plugin's entry, parsed once by ParseEntry. Later, only With and the path of the
+// kubeconfig change its text.
 type Entry struct {
 	Conf  config.NetConf  // as the plugin reads it, with a kubeconfig in the state directory
-	Keys  json.RawMessage // the operator's keys, and the agent's socket unless it is the default
+	Keys  json.RawMessage // the operator's keys, and the keys that the agent adds to them
 	Mode  report.Mode
-	Asked config.Backend // the operator's choice; for backend.Auto, Keys and Conf have no backend until With
+	Asked config.Backend // the operator's choice; for backend.Auto, only With sets the chosen backend in Keys and Conf
 }
 
-// ParseEntry parses the operator's keys strictly. It returns an error for an unknown key, about which
-// the plugin could only warn at each ADD.
+// ParseEntry parses the operator's keys strictly. It returns an error for an unknown key, because the
+// plugin itself could only warn about the key at each ADD.
 func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, error) {
 	keys = bytes.TrimSpace(keys)
 	if len(keys) == 0 {
@@ -77,7 +77,7 @@ func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, 
 	return e, err
 }
 
-// With returns the entry with a backend, which the test chose for backend.Auto.
+// With returns the entry with the backend that the agent's test chose for backend.Auto.
 func (e Entry) With(chosen config.Backend) Entry {
 	e.Keys, e.Conf.Backend = joinObjects(fmt.Appendf(nil, `{"backend":%q}`, chosen), e.Keys), chosen
 	return e
@@ -94,7 +94,7 @@ func (e Entry) Text(kubeconfig string) []byte {
 	return joinObjects(append(own, '}'), e.Keys)
 }
 
-// joinObjects returns a JSON object with the keys of two objects, and keeps the bytes of both. The
+// joinObjects returns a JSON object with the keys of two objects, without changing their bytes. The
 // first object must not be empty.
 func joinObjects(first, second []byte) []byte {
 	rest := bytes.TrimSpace(second[1 : len(second)-1])

@@ -49,8 +49,8 @@ func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	}
 }
 
-// Found reports whether any list has the entry, or an original file was kept. Like Remove, it reads
-// every list.
+// Found reports whether any list contains the entry, or any original file is left that an earlier
+// release renamed.
 func (inserted) Found(net Net) (bool, error) {
 	names, err := net.Names()
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -74,8 +74,8 @@ func readListWithEntry(net Net, name string) (*List, []byte) {
 	return list, text
 }
 
-// Remove removes the entry from every list, because the agent may have written it into another list
-// than the current primary one. It also restores original files that were kept.
+// Remove removes the entry from every list, because another list may have been the primary one when the
+// agent wrote the entry. It also restores the original files that an earlier release renamed.
 func (inserted) Remove(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

@@ -18,11 +18,11 @@ import (
 )
 
 // Loader contains the settings by which the node's runtime chooses the lists that it loads. If the
-// runtime is unknown, this package considers both containerd and CRI-O.
+// runtime is unknown, Net considers the choices of both containerd and CRI-O.
 type Loader struct {
 	Runtime report.Runtime
 	Most    int      // number of lists that containerd loads; 0 means all
-	Network string   // that CRI-O uses; "" for the first one
+	Network string   // name of the network that CRI-O uses; "" for the first one
 	BinDirs []string // directories of plugins, as the agent sees them
 	SeesAll bool     // BinDirs contains all directories in which CRI-O looks for plugins
 }
@@ -33,8 +33,9 @@ type Net struct {
 	Loader
 }
 
-// choices contains the sets of lists of which the runtime loads one. There are several sets if the
-// runtime is unknown, or if a program may be in a directory that the agent can't see.
+// choices contains the sets of lists that the runtime may load. The runtime loads exactly one set.
+// There are several if the runtime is unknown, or if a plugin's program may be in a directory that the
+// agent can't see.
 type choices struct {
 	sets    [][]primary
 	skipped []error // why CRI-O skips lists
@@ -73,7 +74,7 @@ func (n Net) load(own bool) (found choices, err error) {
 			found.skipped = append(found.skipped, err)
 		case len(unseen) > 0 && n.SeesAll, slices.Contains(unseen, PluginType):
 			found.skipped = append(found.skipped, fmt.Errorf("%s names %s, whose programs are missing or broken", name, strings.Join(unseen, ", ")))
-		case slices.ContainsFunc(doubts, p.names): // CRI-O skips this list if it skips the former one
+		case slices.ContainsFunc(doubts, p.names): // CRI-O skips this list if it skips that earlier list
 		case p.isLoopback() && len(found.sets) > 0: // a pod with only this list has no network
 		case n.Network == "" || n.Network == p.List.Name:
 			found.sets = append(slices.DeleteFunc(found.sets, func(set []primary) bool { return set[0].isLoopback() }), []primary{p})
@@ -86,8 +87,8 @@ func (n Net) load(own bool) (found choices, err error) {
 	return found, nil
 }
 
-// unseen returns the plugin types in a list whose programs the agent does not see, or which are no
-// programs. If own is false, it ignores our own type.
+// unseen returns the types in a list for which the agent finds no program. If own is false, it ignores
+// our own type.
 func (n Net) unseen(p primary, own bool) (unseen []string) {
 	for _, kind := range p.types {
 		path, err := invoke.FindInPath(kind, n.BinDirs) // CRI-O searches in the same way
@@ -98,9 +99,8 @@ func (n Net) unseen(p primary, own bool) (unseen []string) {
 	return unseen
 }
 
-// isProgram reports whether the kernel would execute a file. It does not detect a program that fails
-// VERSION, because of which CRI-O skips a list: the agent can't run the program, which may need files
-// of the node.
+// isProgram reports whether the kernel would execute a file. CRI-O also skips a list if a program fails
+// the CNI command VERSION, but isProgram can't run the program, which may need files of the node.
 func isProgram(path string) bool {
 	file, err := host.Open(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// originalSuffix is the suffix of the new names of plain configurations that releases before 0.4
-// renamed and converted to lists. No runtime loads a file with this suffix.
+// originalSuffix is the suffix that releases before 0.4 appended to the name of a plain configuration
+// when they converted it to a list. No runtime loads a file with this suffix.
 const originalSuffix = ".capture-cni-original"
 
 // hasOriginal reports whether the directory has a plain configuration that an earlier release renamed.
@@ -22,10 +22,9 @@ func hasOriginal(net Net) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, originalSuffix) })
 }
 
-// restoreOriginal restores a plain configuration that an earlier release renamed. The caller then
-// removes the list that the release made from it; until then, the runtime prefers the plain file. If
-// the file's owner has written a file with other content since, restoreOriginal changes nothing and
-// returns an error.
+// restoreOriginal restores a plain configuration that an earlier release renamed. The runtime then
+// loads the plain file, and the caller removes the list that the release made from it. If another
+// program has written either file since, restoreOriginal changes nothing and returns an error.
 func restoreOriginal(net Net, conf string) error {
 	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
 	text, err := net.Read(original)

@@ -11,7 +11,7 @@ import (
 )
 
 // fromConf converts a plain .conf to a list with one plugin, so that With can add our entry. The list
-// has the same name, under which IPAM plugins store their leases.
+// keeps the network's name, because IPAM plugins store their leases under this name.
 func fromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {

@@ -70,8 +70,8 @@ func removeRenamed(net Net) error {
 	return errors.Join(errs...)
 }
 
-// CheckMaxConfNum returns an error if the mode is owned, and the runtime would also load the primary
-// list in addition to the agent's.
+// CheckMaxConfNum returns an error if the mode is owned, and the runtime's max_conf_num (most, nil if
+// unset) makes it load the primary list in addition to the agent's list.
 func CheckMaxConfNum(mode report.Mode, most *int, source string) error {
 	if mode == report.Owned && most != nil && *most != 1 {
 		return fmt.Errorf("max_conf_num = %[2]d in %[1]s: in mode owned, the runtime would load the primary list next to the agent's",

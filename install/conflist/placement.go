@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Waiting is an error that disappears without the operator, so the agent only waits.
+// Waiting is an error that ends without the operator's help, so the agent only waits.
 type Waiting string
 
 func (w Waiting) Error() string { return string(w) }
@@ -83,7 +83,7 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
 // Fault returns nil if the runtime would call the plugin with this entry, and otherwise the reason. For
-// Auto, the entry may be correct in any mode that Auto can choose.
+// Auto, an up-to-date entry in any mode that Auto can choose is enough.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {

@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// checkPlugin returns nil if libcni can load the configuration of one plugin from a file of its own,
-// and otherwise the reason, which quotes nothing of the text.
+// checkPlugin returns nil if libcni can load the text as the configuration of a single plugin, and
+// otherwise the reason, which quotes nothing of the text.
 func checkPlugin(text []byte) error {
 	_, err := libcni.NetworkPluginConfFromBytes(text)
 	if err == nil {

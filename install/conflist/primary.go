@@ -67,15 +67,14 @@ func Primaries(net Net) (found []primary, err error) {
 	return found, nil
 }
 
-// IsAmbiguous reports whether the runtime may load one of several lists, because the agent can't see
-// which.
+// IsAmbiguous reports whether the agent can't determine which of several lists the runtime loads.
 func IsAmbiguous(net Net) bool {
 	found, _ := Primaries(net)
 	return len(found) > 1
 }
 
-// eachPrimary calls do with each primary list that accepts an entry in this mode, and returns the
-// errors, including the reasons of the others.
+// eachPrimary calls do with each primary list that accepts an entry in this mode. It returns the errors
+// of do, and the reasons why the other lists accept no entry.
 func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	found, err := Primaries(net)
 	for _, p := range found {
@@ -98,8 +97,8 @@ func WithoutDropIn(net Net) report.Mode {
 	return report.Insert
 }
 
-// read reads a list as libcni does. If own is false, it ignores our drop-in. If the runtime can't load
-// the list either, the error is Waiting.
+// read reads a list as libcni does. If own is false, it ignores our drop-in. The error is Waiting if
+// the runtime can't load the list either.
 func (n Net) read(name string, own bool) (p primary, err error) {
 	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
 	link, err := n.Link(name)
@@ -135,7 +134,7 @@ func (p *primary) parse() (err error) {
 	text, incomplete := p.text, error(nil)
 	if p.conf {
 		incomplete = checkPlugin(text)
-		text, _ = fromConf(text) // CheckPlugin returns the same errors
+		text, _ = fromConf(text) // checkPlugin returned the same error
 	} else if _, err := libcni.NetworkConfFromBytes(text); err != nil {
 		_, incomplete = Parse(text)
 	}
@@ -143,7 +142,7 @@ func (p *primary) parse() (err error) {
 		return Waiting(fmt.Sprintf("%s is not complete: %v", p.File, incomplete))
 	}
 	if p.List, err = Parse(text); err != nil {
-		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // with more than libcni demands
+		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // Parse demands more than libcni
 	}
 	for _, plugin := range p.List.Plugins {
 		p.types = append(p.types, plugin.Type)
@@ -152,7 +151,7 @@ func (p *primary) parse() (err error) {
 }
 
 // isFile reports whether a name is that of a readable file. It is necessary because os.Root returns the
-// same error for a missing directory and for a file in its place.
+// same error for a missing directory as for a file in its place.
 func (n Net) isFile(name string) bool {
 	_, err := n.Read(name)
 	return err == nil
@@ -220,7 +219,7 @@ func (p primary) CheckVersion() error {
 	return nil
 }
 
-// Owner returns the type of the list's first plugin other than ours, which shows what program probably
+// Owner returns the type of the list's first plugin other than ours, which usually shows what program
 // writes the list.
 func (p primary) Owner() string {
 	for _, plugin := range p.List.Plugins {

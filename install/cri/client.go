@@ -96,8 +96,8 @@ func (c *Client) Socket() string {
 // ErrNoSocket means that no CRI socket exists.
 var ErrNoSocket = errors.New("no CRI socket")
 
-// failed returns the error of a request with the request's name. If none of the sockets exists, the
-// error says that. Errors: ErrNoSocket.
+// failed adds the request's name to a request's error. If none of the sockets exists, it returns
+// ErrNoSocket instead.
 func (c *Client) failed(request string, err error) error {
 	if slices.ContainsFunc(c.sockets, exists) {
 		return fmt.Errorf("%s: %w", request, err)

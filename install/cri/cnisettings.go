@@ -18,15 +18,15 @@ type CNISettings struct {
 	ConfDir    string   `toml:"conf_dir"`
 	BinDirs    []string `toml:"bin_dirs"`
 	MaxConfNum *int     `toml:"max_conf_num"` // only containerd has it; nil if not set
-	Network    string   `toml:"-"`            // of CRI-O, the only one that it uses; "" if not set
+	Network    string   `toml:"-"`            // the only network that CRI-O uses; "" if not set
 }
 
 // containerdPlugins are the names of containerd's CRI plugin, the newest first.
 var containerdPlugins = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// ReadCNISettings returns the settings that the runtime reports or, if it reports none, those in
-// containerd's files or, if there are none, those in CRI-O's files, which the agent's pod can't read.
-// source names where the settings come from. It is "" if there are none.
+// ReadCNISettings returns the CNI settings of the node's runtime. It asks the runtime first: containerd
+// for its status, and CRI-O for its configuration. If the runtime returns none, it reads containerd's
+// or CRI-O's files below root. source names the origin of the settings, and is "" if there are none.
 func ReadCNISettings(ctx context.Context, root string, runtime *Client) (found CNISettings, source string) {
 	if runtime != nil {
 		if loaded, err := runtime.CNIConfig(ctx); err == nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ErrNoEvents means that the runtime sends no events, or would send them to this client instead of the
-// kubelet.
+// ErrNoEvents means that the runtime sends no events, or that it would send each event only to this
+// client, and not to the kubelet.
 var ErrNoEvents = errors.New("no CRI events")
 
-// Listen receives the runtime's events until the stream or ctx ends. It calls connected once the
-// runtime has accepted the request, and then began for each sandbox that starts. Errors: ErrNoEvents.
+// Listen receives the runtime's events until the stream or ctx ends. Once the runtime has accepted the
+// request, Listen calls connected. Then it calls began for each sandbox that starts. Errors:
+// ErrNoEvents.
 func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	version, err := c.Version(ctx)
 	if err != nil {

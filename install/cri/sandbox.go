@@ -75,9 +75,9 @@ func (c *Client) locate(ctx context.Context, id string) (at network, ready bool,
 	return at, answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// networkOf returns the network from the runtime's answer about a sandbox: from the OCI specification
-// in the answer of containerd or CRI-O, and the shim's type in containerd's answer. For a sandbox in
-// the node's network, it returns zero, although CRI-O's answer contains a path.
+// networkOf returns the network from the runtime's answer about a sandbox. The path comes from the OCI
+// specification in the answer of containerd or CRI-O, and the shim's type from containerd's answer. For
+// a sandbox in the node's network, networkOf returns zero, although CRI-O's answer contains a path.
 func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 	if answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
 		return network{}, nil
@@ -130,8 +130,8 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	if err != nil {
 		return nil, err
 	}
-	// Sandboxes whose requests failed before come last, because requests without an answer use up the
-	// time of the listing.
+	// Sort sandboxes whose requests failed before to the end, because a request without an answer uses
+	// up the time of the listing.
 	slices.SortStableFunc(all, func(a, b Sandbox) int { return cmp.Compare(l.failures[a.ID], l.failures[b.ID]) })
 	networks, failures := make(map[string]network, len(all)), map[string]int{}
 	for _, sandbox := range all {
@@ -150,7 +150,7 @@ func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) 
 	return located, nil
 }
 
-// network returns a sandbox's network, which it requests if it is not known yet. It counts failed
+// network returns a sandbox's network, and requests it if it is not known yet. It counts failed
 // requests.
 func (l *Locator) network(ctx context.Context, id string) (network, error) {
 	if at, known := l.networks[id]; known {

@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// searchTimeout limits a search. The request that causes the search then still has the same time for
-// its answer.
+// searchTimeout limits a search to half of a request's time, so that the request that needed the search
+// has the other half.
 const searchTimeout = statusTimeout / 2
 
 // KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
@@ -180,8 +180,8 @@ func undecided(candidates []candidate) error {
 		strings.Join(answers, "; "))
 }
 
-// distinct returns the sockets that exist, and omits those that lead to the same file as an earlier
-// one.
+// distinct returns the sockets that exist. Of several paths to the same file, it returns only the
+// first.
 func distinct(sockets []string) (paths []string) {
 	var seen []os.FileInfo
 	for _, socket := range sockets {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package host changes files of the node. After a crash at any moment, either the whole old file or the
-// whole new one exists. It follows no link out of the given directory. It also creates the agent's
-// sockets, which only the agent's user can use.
+// whole new one exists. The package follows no link out of the given directory. It also creates the
+// agent's sockets, which only the agent's user can use.
 package host
 
 import (
@@ -176,8 +176,8 @@ func (d *Dir) sync() error {
 	return errors.Join(err, directory.Close())
 }
 
-// tempPrefix begins the names of temporary files. They do not end like a network configuration, so
-// runtimes do not load them.
+// tempPrefix begins the names of temporary files. Runtimes do not load these files, because their names
+// lack the suffix of a network configuration.
 const tempPrefix = ".capture-cni-tmp-"
 
 func tempName() string { return tempPrefix + rand.Text() }

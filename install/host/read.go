@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead limits the bytes that are read from one file. Configurations, credentials and records of
-// owners have a few KiB.
+// maxRead limits the bytes that are read from one file. The files that the agent expects have a few
+// KiB.
 const maxRead = 4 << 20
 
-// ErrNotRegular is the error for a path of something else than a regular file, such as a pipe, a
-// directory or a device.
+// ErrNotRegular is the error for a path that is not a regular file, such as a pipe, a directory or a
+// device.
 var ErrNotRegular = errors.New("not a regular file")
 
 var errTooLarge = errors.New("larger than 4 MiB")
@@ -25,8 +25,8 @@ var errTooLarge = errors.New("larger than 4 MiB")
 // IsAbsent reports whether an error means that no regular file exists at the path.
 func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) }
 
-// readOnly contains the flags to open a file for reading without waiting. Otherwise, opening a pipe
-// without a writer would wait forever.
+// readOnly contains the flags to open a file for reading. Without O_NONBLOCK, opening a pipe that has
+// no writer would wait forever.
 const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 
 // Open opens a regular file for reading. Errors: ErrNotRegular.

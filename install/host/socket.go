@@ -79,10 +79,10 @@ type endpoint interface {
 	SetDeadline(at time.Time) error
 }
 
-// Serve listens until ctx ends, and again whenever the socket was lost. It calls step repeatedly, which
-// accepts a connection or reads a datagram, until the socket's deadline. If the socket is lost, Serve
-// calls lost with the reason, unless the file was deleted, which it only logs. At its end, Serve does
-// not delete the file, because the next agent replaces it.
+// Serve listens until ctx ends. It calls step repeatedly, which accepts a connection or reads a
+// datagram until the socket's deadline. If the socket is lost, Serve calls lost with the reason, and
+// listens again after relistenPause. If only the socket's file was deleted, Serve logs that and listens
+// again at once. At its end, it leaves the file, which the next agent replaces.
 func Serve[S endpoint](
 	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
 ) {
@@ -132,8 +132,8 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 	return nil
 }
 
-// checkPath returns errRemoved if no file is at a socket's path, and another error if the file there is
-// not the socket.
+// checkPath returns errRemoved if the socket's file is missing, and another error if a different file
+// is at its path.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {

@@ -39,10 +39,10 @@ func do(ctx context.Context, request *rest.Request) rest.Result {
 // Client sends requests to the API server with the agent's own rights.
 type Client struct {
 	rest    rest.Interface // limited to a few requests per second
-	reads   rest.Interface // for pods that an ADD waits for, without a limit because the callers have one
+	reads   rest.Interface // for pods that an ADD waits for; not limited, because the pod server limits its connections
 	streams rest.Interface // for the list and watch of a node's pods
 
-	transport http.RoundTripper // replaces the network, also for the plugin's token; nil for the network
+	transport http.RoundTripper // replaces the network in simulations, also for the plugin's token; otherwise nil
 }
 
 // New returns a Client. It connects when the first request is sent.
@@ -88,8 +88,8 @@ func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
 	return nil
 }
 
-// RecountEvent replaces count, time and message of an Event that was posted. Errors: those of the API
-// server, such as "not found" for an Event that has expired.
+// RecountEvent replaces count, time and message of a posted Event. Errors: those of the API server,
+// such as "not found" for an Event that has expired.
 func (c *Client) RecountEvent(ctx context.Context, event *corev1.Event) error {
 	patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
 	if err == nil {

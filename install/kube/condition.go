@@ -26,13 +26,14 @@ type ConditionWriter struct {
 	begins, holds func(context.Context) error
 	log           *slog.Logger
 
-	written corev1.NodeCondition // as the API server has it; no type while that is not known
-	failing time.Time            // since when; zero while the node is ready
+	written corev1.NodeCondition // the API server's copy; without a Type while it is unknown
+	failing time.Time            // since when the node is not ready; zero while it is ready
 	fault   string               // the last one that was logged
 }
 
-// NewConditionWriter returns a ConditionWriter. The condition becomes true once begins returns nil, and
-// false once holds has returned errors for the time grace.
+// NewConditionWriter returns a ConditionWriter. It calls holds while the condition is true, and begins
+// otherwise. The condition becomes true once the called function returns nil, and false once the
+// function has returned errors for the time grace.
 func NewConditionWriter(api *Client, node string, begins, holds func(context.Context) error, log *slog.Logger) *ConditionWriter {
 	return &ConditionWriter{api: api, node: node, begins: begins, holds: holds, log: log}
 }
@@ -64,7 +65,8 @@ func (w *ConditionWriter) Run(ctx context.Context) {
 // fault changes the condition only after the time grace.
 func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	if w.written.Type == "" {
-		// An empty patch reads the Node without the permission to get Nodes, which RBAC can't limit to this one.
+		// An empty patch returns the Node without the permission to get Nodes, which RBAC can't limit
+		// to this Node.
 		node, err := w.patch(ctx, map[string]any{})
 		if err != nil {
 			return err
@@ -90,7 +92,7 @@ func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	case w.failing.IsZero():
 		w.failing = now
 		return nil
-	case now.Sub(w.failing) < grace: // a new agent, or a repair
+	case now.Sub(w.failing) < grace: // a new agent or a repair may need this time
 		return nil
 	default:
 		next.Status, next.Reason, next.Message = corev1.ConditionFalse, "NotReady", cut(err.Error())
@@ -114,8 +116,8 @@ func cut(message string) string {
 	return strings.ToValidUTF8(message[:min(len(message), maxCondition)], "")
 }
 
-// patch changes the Node's status. In it, the API server merges conditions by their types, so other
-// conditions stay.
+// patch changes the Node's status. The API server merges the status's conditions by type, so conditions
+// of other types stay.
 func (w *ConditionWriter) patch(ctx context.Context, change map[string]any) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	document, err := json.Marshal(change)

@@ -70,7 +70,7 @@ func NewEvictor(
 	}, nil
 }
 
-// EvictorMetrics describes all metrics, in the order of the reference's table.
+// EvictorMetrics describes an Evictor's metrics, in the order of the reference's table.
 func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {
@@ -105,8 +105,8 @@ func (e *Evictor) Serve(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a request is not older than maxAge, and its pod was not attempted within
-// retryAfter. The check is necessary because the guard repeats its requests.
+// isDue reports whether a request is at most maxAge old, and no eviction of its pod was attempted
+// within retryAfter. The check is necessary because the guard repeats its requests.
 func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.attempted {
 		if time.Since(at) > retryAfter {

@@ -37,7 +37,7 @@ func lease(
 		request.Body(body)
 	}
 	answer := &coordination.Lease{}
-	// No retry is necessary, because the next write follows in a few seconds.
+	// The client does not retry, because the LeaseWriter retries with a back-off of its own.
 	if err := do(ctx, request.MaxRetries(0)).Into(answer); err != nil {
 		return nil, fmt.Errorf("%s Lease %s/%s: %w", doing, namespace, name, err)
 	}

@@ -29,7 +29,7 @@ type LeaseAPI interface {
 type LeaseSettings struct {
 	Namespace, Node string
 	Holder          string                                 // the name of the agent's pod
-	NodeUID         func() string                          // of the Lease's owner; "" for none
+	NodeUID         func() string                          // UID of the Node that owns the Lease; "" for no owner
 	State           func(context.Context) report.NodeState // returns the current state
 }
 
@@ -81,7 +81,7 @@ func (w *LeaseWriter) Run(ctx context.Context) {
 
 // publish writes the state if a write is due.
 func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
-	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // after a longer time the clock was set back, so write
+	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // a later time means that the clock was set back
 		return
 	}
 	current := w.settings.State(ctx)
@@ -118,7 +118,7 @@ func (w *LeaseWriter) note(err error) {
 	}
 }
 
-// errForeign is the error if another program wrote the Lease with the node's name.
+// errForeign means that another program wrote the Lease with the node's name.
 var errForeign = errors.New("another program uses the Lease of this name: install the agents in a namespace of their own")
 
 // write creates or updates the Lease. If the writer has no copy of the Lease, write reads the Lease
@@ -167,7 +167,7 @@ func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.T
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
 		}}
 	}
-	// The Lease is valid for two heartbeats and a minute, so after that the agent has ended or can't
+	// The Lease is valid for two heartbeats and a minute. If it expires, the agent has ended or can't
 	// reach the API server.
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}

@@ -23,15 +23,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
-// Time limits: of a list, and of receiving the initial pods of a watch, and of a watch that the API
-// server should have ended.
+// listTimeout limits a list, and the time in which a watch must receive the initial pods. The API
+// server ends each watch after a time that the client requests. The client ends the watch itself
+// watchGrace later.
 const (
 	listTimeout = time.Minute
 	watchGrace  = 30 * time.Second
 )
 
-// Pace of watches, for an API server or a proxy that ends each watch after some events. The reflector
-// backs off only after failures, by 1 to 60 seconds.
+// Pace of new watches, because an API server or a proxy may end each watch after a few events. The
+// reflector itself backs off only after failures, by 1 to 60 seconds.
 const (
 	watchInterval = 2 * time.Second
 	watchBurst    = 5
@@ -139,9 +140,9 @@ func (w stoppedWatch) Stop() {
 	w.stop()
 }
 
-// Limits of a list. A response can contain 250 pods of 128 KiB, or a page of the largest pods that etcd
-// stores. A node runs far fewer pods than maxListed, but more pods can name the node, because pods that
-// the kubelet has refused still exist.
+// Limits of a list. A response can contain 250 pods of 128 KiB each, or a page of the largest pods that
+// etcd stores. A node runs far fewer pods than maxListed, but more pods can name the node, because a
+// pod that the kubelet has refused still exists.
 const (
 	maxList   = 32 << 20 // bytes
 	pageSize  = 10
@@ -150,7 +151,7 @@ const (
 
 // list implements cache.ListWithContextFunc. It first requests all pods at once, which the API server
 // returns from memory. If this response is too large, list requests pages, which the API server reads
-// from etcd. It omits pods beyond the limits, which the agent reads when they are requested.
+// from etcd. It omits pods beyond the limits. The agent reads such a pod only when it is requested.
 func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
 	defer cancel()
@@ -185,8 +186,8 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 	}
 }
 
-// keep adds the pods of a page to a list. It omits a pod that Transform refuses, which the agent reads
-// when it is requested.
+// keep adds the pods of a page to a list. It omits a pod that Transform refuses. The agent reads such a
+// pod only when it is requested.
 func (w *podWatch) keep(list *internalversion.List, page *corev1.PodList) {
 	for i := range page.Items {
 		object, err := w.Transform(&page.Items[i])

@@ -15,7 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// PodStore stores the pods of a node, as Kubernetes' type or as Transform returns them.
+// PodStore stores a node's pods. Its methods receive each pod as a *corev1.Pod, or as the object that
+// Transform returned for the pod.
 type PodStore interface {
 	// Transform is called for each pod before the next pod is read.
 	Transform(pod any) (runtime.Object, error)

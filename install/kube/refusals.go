@@ -19,8 +19,8 @@ import (
 // etcd, also refuses some requests, but for a shorter time.
 const refusalTime = time.Minute
 
-// Refusals observes whether the API server refuses what the agent needs: its token (401), and the watch
-// of the node's pods (403). A request that fails otherwise, or gets no answer, is not a refusal.
+// Refusals records whether the API server refuses the agent's token (401) or the watch of the node's
+// pods (403). A request that fails otherwise, or gets no answer, is not a refusal.
 type Refusals struct {
 	fault, answered prometheus.Gauge
 
@@ -42,7 +42,7 @@ func (r *row) record(refused bool) {
 
 func (r *row) isLong() bool { return r.last.Sub(r.first) >= refusalTime }
 
-// Metrics describes all metrics, in the order of the reference's table.
+// Metrics describes the metrics of Refusals, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
 // NewRefusals returns Refusals, and creates their metrics.

@@ -90,7 +90,7 @@ func (r *TaintRemover) check(ctx context.Context) (again bool) {
 	return false
 }
 
-// explain logs why the taint stays, and posts an Event if the last one is long enough ago.
+// explain logs why the taint stays, and posts an Event if one is due.
 func (r *TaintRemover) explain(ctx context.Context, node *corev1.Node, cause error) {
 	message := "the taint " + r.key + " stays: " + cause.Error()
 	r.logOnce(message)
@@ -124,7 +124,8 @@ func (r *TaintRemover) logOnce(message string) {
 }
 
 const (
-	// grace is the time in which a fault causes no Event, because a new agent or a repair may need it.
+	// grace is the time in which a fault causes no Event and leaves the condition unchanged, because a
+	// new agent or a repair may need this time.
 	grace = 10 * time.Second
 
 	// samePause is the time between two Events with the same message, and changedPause the time between

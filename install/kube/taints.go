@@ -30,8 +30,9 @@ func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, 
 // taintAttempts limits the attempts of RemoveTaint.
 const taintAttempts = 5
 
-// RemoveTaint removes all taints with this key from a Node, and keeps the other taints. If the taints
-// have changed since node was read, RemoveTaint reads the Node again and retries.
+// RemoveTaint removes all taints with this key from a Node, and keeps the other taints. If the API
+// server rejects the change because the taints differ from those in node, RemoveTaint reads the Node
+// again and retries.
 func (c *Client) RemoveTaint(ctx context.Context, node *corev1.Node, key string) error {
 	for attempt := 1; ; attempt++ {
 		patch, err := taintPatch(node.Spec.Taints, key)
@@ -60,7 +61,7 @@ type operation struct {
 }
 
 // taintPatch returns a patch that removes all taints with this key, or nil if the list has no such
-// taint. The API server rejects the patch if the Node's taints have changed.
+// taint. The API server rejects the patch if one of these taints is no longer at its index.
 func taintPatch(taints []corev1.Taint, key string) ([]byte, error) {
 	var patch []operation
 	for i, taint := range slices.Backward(taints) {

@@ -36,7 +36,7 @@ type answers struct {
 
 func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	switch {
-	case request.Version != capture.PodVersion: // another release reads only the version
+	case request.Version != capture.PodVersion: // a program of another release reads only the version
 		return a.encode(sourceFault, lookup.Answer{})
 	case request.Pod.Name == "":
 		return a.pong(request)
@@ -56,7 +56,7 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 }
 
 // pong answers a request that names no pod. The answer contains a fault if the agent has not read its
-// node's pods yet and, on request, the UIDs of the injected pods.
+// node's pods yet. If the request asks for them, it also contains the UIDs of the injected pods.
 func (a *answers) pong(request lookup.Request) []byte {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if err := a.cache.unready(); err != nil {
@@ -117,7 +117,7 @@ func (a *answers) send(source string, e *entry, request lookup.Request) []byte {
 	return document
 }
 
-// fault returns the document for an error.
+// fault returns the encoded answer that reports an error.
 func (a *answers) fault(err error, pod capture.PodRef) []byte {
 	fault := faultOf(err, pod)
 	if unready := a.cache.unready(); unready != nil && fault.Kind != lookup.Gone {

@@ -41,7 +41,8 @@ func (c *podCache) find(key, uid string) (*entry, bool) {
 	return found, ok && found.uid == uid
 }
 
-// injected returns the UIDs of the pods that are injected and that their own fields do not exempt.
+// injected returns the UIDs of the pods that have a mesh's proxy, except those that their own fields
+// exempt from capture.
 func (c *podCache) injected() (uids []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -53,7 +54,8 @@ func (c *podCache) injected() (uids []string) {
 	return uids
 }
 
-// unready returns nil if the cache has the node's pods, and otherwise the reason.
+// unready returns nil if the cache contains the node's pods, or is not used because the node's name is
+// unknown. Otherwise it returns the reason.
 func (c *podCache) unready() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -209,7 +209,7 @@ type podMetrics struct {
 	refused         *prometheus.CounterVec
 }
 
-// Metrics describes all metrics, in the order of the reference's table.
+// Metrics describes the Server's metrics, in the order of the reference's table.
 func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 
 func newMetrics(f *metrics.Factory) *podMetrics {
