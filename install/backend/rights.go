@@ -11,7 +11,7 @@ import (
 )
 
 // checkRights returns an error if this process lacks a capability that the test of a backend needs.
-// Without this check, the test would blame the kernel, because iptables reports a missing table then.
+// Without this check, the test would blame the kernel, because iptables then reports a missing table.
 func checkRights(asked config.Backend) error {
 	needed := []struct {
 		name   string

@@ -15,10 +15,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Test returns the verdict on a node whose file system is at root, or "" for this process's own. If the
-// earlier verdict is good, and of the same boot, version, choice and meshes, it returns that. The choice
-// for Auto never changes within a boot. If the kernel has no memory, refuses a permission or does not
-// answer, Test returns an error instead of a verdict.
+// Test tests the backend on a node, and returns the verdict. root is the path of the node's file
+// system, or "" for this process's own. If the earlier verdict is good, and is of the same boot,
+// version, choice and meshes, Test returns that verdict. The choice for Auto never changes within a
+// boot. If the kernel has no memory, refuses a permission or does not answer, Test returns an error
+// instead of a verdict.
 func Test(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, earlier Verdict) (v Verdict, err error) {
 	v = Verdict{Version: config.OwnVersion(), Asked: asked, Meshes: fmt.Sprint(meshes)}
 	if v.Boot, err = bootID(); err != nil {

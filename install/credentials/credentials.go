@@ -35,13 +35,13 @@ func Names() []string { return []string{config.KubeconfigName, TokenName, CAName
 
 // Settings describes the credentials.
 type Settings struct {
-	OnNode bool           // if false, the node has no credentials, and no program that uses them
-	Pod    capture.PodRef // the agent's own pod, for the canary before the removal of credentials
+	OnNode bool           // if false, the agent writes no credentials, and no program that needs them
+	Pod    capture.PodRef // the agent's own pod, for the test call before credentials are removed
 	kube.TokenSpec
 	Server string // URL at which the node reaches the API server
 	CAFile string // in the agent's own file system
 
-	Disk   host.Disk                               `json:"-"` // nil for the node's own
+	Disk   host.Disk                               `json:"-"` // makes operations fail in simulations; nil on a real node
 	Jitter func(limit time.Duration) time.Duration `json:"-"` // a random part of a pause; nil for rand.N
 }
 

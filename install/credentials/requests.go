@@ -23,7 +23,7 @@ type requests struct {
 	failed, rejected int       // in a row
 	next             time.Time // earliest time of the next request
 	err              error     // of the last request
-	clocks           error     // why the last token is due for renewal at once
+	clocks           error     // the fault of the clocks that the last token shows, or nil
 
 	jitter func(limit time.Duration) time.Duration // nil for rand.N
 }
@@ -51,7 +51,7 @@ func (r *requests) recordToken(now time.Time, valid Lifetime, rejected bool) {
 	}
 }
 
-// fault returns the reason for which no new token may be requested now.
+// fault returns the error of the last request or, if it succeeded, the fault of the clocks.
 func (r *requests) fault() error {
 	if r.err != nil {
 		return r.err

@@ -23,7 +23,7 @@ type claims struct {
 }
 
 // readClaims decodes the claims of a token (RFC 7519). It does not verify the token's signature,
-// because only the API server relies on that.
+// because only the API server relies on the signature.
 func readClaims(token string) (read claims, err error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {

@@ -22,10 +22,10 @@ const (
 	// pod may take as long as the pod's examination.
 	askTimeout = time.Second
 
-	// askPause is the time after an unanswered request in which the guard sends no request about pods
-	// whose desired state is known, and examines them without one. After a request that took
-	// askTimeout, it does not examine the other pods in this time. So an agent that hangs does not
-	// delay the repairs of a whole node.
+	// askPause is a time without requests, so that an agent that hangs does not delay the repairs of a
+	// whole node. After an unanswered request about a pod whose desired state is known, the guard
+	// examines such pods without a request. After any other request that took askTimeout, the guard
+	// does not examine the pods whose desired state is unknown.
 	askPause = 5 * time.Second
 )
 
@@ -46,13 +46,13 @@ type asker struct {
 	injectedAgain time.Time // time of the next request for injected
 }
 
-// ask returns the agent's answer about a pod, or nil if the known desired state still applies. It also
-// applies while the agent or the container runtime does not answer.
+// ask returns the agent's answer about a pod, or nil if the known desired state still applies. The
+// known state also applies while the agent or the container runtime does not answer.
 func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)
 	}
-	if a.lister.fault != nil || a.known.refusal() != nil { // the listing contains the pod's annotations at its creation
+	if a.lister.fault != nil || a.known.refusal() != nil { // the listing would contain the pod's annotations at its creation
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -179,5 +179,5 @@ func (o *onceLog) warn(message string, err error) {
 	}
 }
 
-// forget lets the next error under this message be logged, even if it equals the last one.
+// forget makes warn log the next error under this message, even if it equals the last one.
 func (o *onceLog) forget(message string) { delete(o.last, message) }

@@ -30,8 +30,8 @@ type baseline struct {
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirmBy replaces an unknown or unconfirmed baseline by the record of the sandbox's ADD, if that
-// exists. The agent may write this record only after the first examination.
+// confirmBy replaces an unknown or unconfirmed baseline by the record of the sandbox's ADD, if the
+// agent has this record. The agent may write the record only after the first examination.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed {
 		return

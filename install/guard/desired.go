@@ -27,11 +27,11 @@ type desired struct {
 	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt pod
 	intent        packed
 	stamp         string // stamp of the rules
-	reference     string // digest of a namespace that holds the rules; empty until the guard needs it
+	reference     string // digest of a namespace with exactly these rules; empty until the guard needs it
 	changed       bool   // the annotations were edited after the pod's creation
-	followed      bool   // the desired state follows edits
-	followable    bool   // the value annotations would follow the edits
-	faulty        bool   // the value annotations can't follow the edits
+	followed      bool   // the desired state follows these edits
+	followable    bool   // guard.update=annotations would follow the edits
+	faulty        bool   // guard.update=annotations can't follow the edits
 	held          bool   // the pod keeps its rules while the edits have a fault
 	transparent   bool   // captured by TPROXY
 	hasController bool
@@ -45,9 +45,9 @@ func newDesired(answer *lookup.Answer, exemption capture.Exemption) desired {
 type asked struct {
 	capture.Decision // by the annotations at the pod's creation
 	answer           *lookup.Answer
-	edited           capture.Intent    // by the annotations of today; zero for a fault or an exemption
+	edited           capture.Intent    // by the current annotations; zero for a fault or an exemption
 	followed         *capture.Decision // by the edits that a running pod can follow; nil for none
-	fault            error             // of these edits
+	fault            error             // why a running pod can't follow the edits
 }
 
 // newAsked decides by the annotations at the pod's creation, and determines whether these were edited

@@ -28,7 +28,7 @@ type Policy string
 
 const (
 	InPlace    Policy = "inPlace" // applies the rules, and keeps connections that are open
-	ReportOnly Policy = "report"  // only reports the pod; Update has a value of its own
+	ReportOnly Policy = "report"  // only reports the pod; Update is a separate setting
 	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )
 
@@ -41,7 +41,7 @@ type Settings struct {
 	Policy      Policy
 	Update      Update
 	Round       time.Duration // between two examinations of a pod
-	Socket      string        // of the agent that receives records
+	Socket      string        // the agent's socket for records
 	HistoryDir  string        // directory in which the agent writes records of the last ADDs
 	BaselineDir string        // directory of the baselines, which survive the guard's restart
 }

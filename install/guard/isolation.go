@@ -14,7 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// shimPrefix begins the names of containerd's shims, if a runtime's type is the path of a shim.
+// shimPrefix begins the names of containerd's shims. A runtime's type contains it if the type is the
+// path of a shim.
 const shimPrefix = "containerd-shim-"
 
 // isolatingRuntime returns the name of an OCI runtime that has a network stack of its own, or "" for
@@ -58,8 +59,8 @@ func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName)
 		"use another runtime class, or remove the pod from the mesh")
 }
 
-// isMissing reports whether the pod lacks the desired rules, and whether a repair or an eviction would
-// help.
+// isMissing reports whether the pod lacks the desired rules and a repair or an eviction would help. It
+// returns false for a pod whose runtime has a network stack of its own.
 func (w *watched) isMissing() bool {
 	return isolatingRuntime(w.sandbox.Runtime) == "" && lacksRules(w.finding.Code)
 }

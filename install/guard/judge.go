@@ -47,7 +47,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules is judge for our rules only, without other tables. It trusts neither the name of a chain
+// judgeRules judges only our own rules, and ignores other tables. It trusts neither the name of a chain
 // nor a stamp, because a process of the pod can write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)

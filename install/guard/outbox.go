@@ -75,7 +75,7 @@ var foundTexts = map[report.Code]string{
 	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }
 
-// send sends the queued records, until the agent accepts no more. The others stay in the queue.
+// send sends queued records until the agent accepts no more. Unsent records stay in the queue.
 func (o *outbox) send() {
 	for len(o.queue) > 0 && record.Send(o.socket, o.queue[0]) {
 		o.queue = o.queue[1:]

@@ -66,8 +66,8 @@ func (s *streak) add(now time.Time) (repeated bool) {
 // isOn reports whether a repair at this time would continue the streak.
 func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// backOff returns the remaining pause before the next repair. The first free repairs of a streak need
-// no pause.
+// backOff returns the remaining pause before the next repair. free is the number of repairs of a streak
+// that need no pause.
 func (s streak) backOff(now time.Time, free int) time.Duration {
 	if !s.isOn(now) || s.count < free {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// progress is the time at which the last complete round began: all examinations that were due by then
-// are done. Any goroutine may read it.
+// progress contains the time of the last complete round. All examinations that were due by then are
+// done. Any goroutine may read it.
 type progress struct{ last atomic.Pointer[time.Time] }
 
 // Limits for the age of the last complete round. Beyond both, the guard is stuck.

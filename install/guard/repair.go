@@ -89,17 +89,18 @@ func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w 
 }
 
 const (
-	// runsTimeout limits the question whether a pod still runs, because ADD and DEL of the pod wait
+	// runsTimeout limits the request whether a pod still runs, because ADD and DEL of the pod wait
 	// meanwhile.
 	runsTimeout = 2 * time.Second
 
-	// runsPause is the time after an unanswered question in which the guard asks no further one, and
-	// repairs no pod. Without it, a hanging runtime would delay the examinations of a whole node.
+	// runsPause is the time after an unanswered request in which the guard sends no further one, and
+	// repairs no pod. Without this pause, a hanging runtime would delay the examinations of a whole
+	// node.
 	runsPause = 5 * time.Second
 )
 
-// runtimeFault returns an error if the container runtime can't say whether a pod still runs. While it
-// does, the guard neither repairs nor evicts pods.
+// runtimeFault returns an error if the container runtime can't say whether a pod still runs. During
+// such a fault, the guard neither repairs nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have

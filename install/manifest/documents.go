@@ -53,9 +53,9 @@ func documents(content []byte) (objects []map[string]any, err error) {
 	return objects, nil
 }
 
-// values returns the JSON values of a document, which follow each other without a separator, and
-// reports whether the document is JSON. The YAML parser can't read all JSON, because YAML lacks one of
-// JSON's escapes.
+// values reports whether a document is JSON, and returns its JSON values, of which a document can
+// contain several in a row. JSON does not go to the YAML parser, because YAML lacks one of JSON's
+// escapes.
 func values(document string) (texts []json.RawMessage, isJSON bool) {
 	if !strings.HasPrefix(strings.TrimSpace(document), "{") {
 		return nil, false

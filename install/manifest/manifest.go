@@ -29,7 +29,7 @@ type Pod struct {
 type File struct {
 	Pods     []Pod
 	Others   int      // objects without pods
-	Warnings []string // about fields that are not known: the API server may be newer
+	Warnings []string // about unknown fields, which a newer API server may know
 }
 
 // Read reads a file, or stdin for the name "-", with any number of objects in YAML or JSON.
@@ -108,14 +108,14 @@ func (f *File) addPod(object, pod map[string]any) error {
 }
 
 // checkStrings returns an error that names each annotation or label whose value is no string, because
-// the decoder's error does not name it.
+// the decoder's error does not name the key.
 func checkStrings(pod map[string]any) error {
 	var faults []error
 	for _, field := range []string{"annotations", "labels"} {
 		values, _ := at(pod, "metadata", field).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if _, isString := values[key].(string); !isString && values[key] != nil {
-				value, _ := json.Marshal(values[key]) // of what was read from JSON
+				value, _ := json.Marshal(values[key]) // the value was just decoded
 				faults = append(faults, fmt.Errorf("%s is %s: expected a string, so put it in quotes", key, value))
 			}
 		}

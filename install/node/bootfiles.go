@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// The directory of the auxiliary chain does not survive a reboot. At boot, systemd-tmpfiles restores
-// the directory and the entry from these files, before the runtime starts.
+// The directory of Multus's auxiliary chain does not survive a reboot. At boot, systemd-tmpfiles
+// restores the directory and the entry from these files, before the runtime starts.
 const (
 	// bootName is the name of the agent's file in the configuration directory of systemd-tmpfiles.
 	bootName = "capture-cni.conf"
@@ -37,7 +37,7 @@ func (n *Node) ensureBootFiles(text []byte) error {
 	if !s.KeepsBootFiles() {
 		return n.removeBootFiles()
 	}
-	// The copy is written first, because systemd-tmpfiles needs it as the source of the entry.
+	// Write the copy first, because systemd-tmpfiles restores the entry from it.
 	return errors.Join(
 		n.ensureIn(s.StateDir, bootEntryName, conflist.Indented(text)),
 		n.ensureIn(s.TmpfilesDir, bootName, bootLines(s)),

@@ -22,8 +22,8 @@ const tryTimeout = 10 * time.Second
 // Executor executes a program, and returns the program's stdout.
 type Executor func(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error)
 
-// tryPlugin calls the plugin's verb VERSION, as a runtime does, and returns an error if the plugin does
-// not answer.
+// tryPlugin calls the plugin with the command VERSION, as a runtime does, and returns an error if the
+// plugin does not answer.
 func (run Executor) tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

@@ -35,7 +35,8 @@ func (k *Keeper) Alive() bool {
 }
 
 // CurrentReport verifies the files and the runtime, and returns the result. While another agent or
-// release owns the node, or the node should be clean, it returns the last report instead.
+// release owns the node, or the agent should only remove capture-cni, it returns the last report
+// instead.
 func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	last := k.last.Load()
 	if k.absent.Load() || !last.report.IsGood(PartOwner) {
@@ -50,7 +51,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	}
 	switch {
 	case last.contended.Code == "":
-	case found.IsGood(PartEntry): // at this moment
+	case found.IsGood(PartEntry): // the entry is in place at this moment
 		found.Findings = append(report.Findings{last.contended}, found.Findings...)
 	default:
 		fault := last.contended

@@ -22,9 +22,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns an error if the entry may not be removed yet, because captured pods that
-// restart would then run uncaptured. With force, it returns nil. Errors: conflist.Waiting while such
-// pods run.
+// CheckRemovable returns an error if the entry may not be removed yet, because a captured pod that gets
+// a new sandbox would then run uncaptured. With force, it returns nil. Errors: conflist.Waiting while
+// captured pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -100,8 +100,8 @@ func (n *Node) Left() (notes report.Findings) {
 	return notes
 }
 
-// removeRecords deletes the agent's sockets, the spool, the history, the guard's files, and
-// the test of the backend.
+// removeRecords deletes the agent's sockets, the spool, the history, the guard's files, and the result
+// of the backend's test.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
 	for _, path := range []string{
@@ -156,7 +156,7 @@ func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	return err
 }
 
-// inDirectory is within for a directory that may be missing: it then does nothing.
+// inDirectory calls do with a directory, as within does. If the directory is missing, it does nothing.
 func (n *Node) inDirectory(path string, do func(*host.Dir) error) error {
 	if _, err := os.Stat(n.Settings.At(path)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -62,8 +62,8 @@ func (c *contention) isContended(now time.Time) bool {
 // ended.
 func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
 
-// wait returns the time between a change of the directory and the next repair. The caller starts it
-// anew after each change.
+// wait returns the time between a change of the directory and the next repair. Each further change
+// restarts this time.
 func (c *contention) wait(now time.Time) time.Duration {
 	return max(0, min(writerPause, c.backOff-now.Sub(c.last)))
 }

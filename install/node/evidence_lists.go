@@ -126,7 +126,7 @@ func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 		return own
 	}
 	own.Keys = own.documented(fields, config.Keys(new(config.NetConf)), "")
-	_, unknown, _ := input.NetConf() // the error quotes values
+	_, unknown, _ := input.NetConf() // dropped, because the error quotes values
 	own.Unknown = len(unknown)
 	return own
 }

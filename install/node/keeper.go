@@ -21,7 +21,7 @@ import (
 type Keeper struct {
 	node    *Node
 	log     *slog.Logger
-	pods    func() error // why the agent does not answer requests for pods
+	pods    func() error // returns why the agent does not answer requests for pods, or nil
 	metrics *nodeMetrics
 
 	contention   contention
@@ -62,7 +62,8 @@ const (
 	undecidedInterval = 5 * time.Second
 )
 
-// checkToken asks whether the API server rejects the plugin's token, and then requests a new one.
+// checkToken asks the API server whether it rejects the plugin's token. If so, checkToken requests a
+// new token.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
 	if !k.node.Settings.Credentials.OnNode {
@@ -78,8 +79,8 @@ func (k *Keeper) checkToken(ctx context.Context) {
 // which plugin and guard reach the agent may belong to another agent.
 func (k *Keeper) Claimed() <-chan struct{} { return k.claimed }
 
-// claim waits until no other agent holds the node, and no other release owns it. It returns nil if ctx
-// ends before that.
+// claim waits until this agent can lock the node, and returns the lock. It returns nil if ctx ends
+// before that.
 func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	_ = wait.PollUntilContextCancel(ctx, pollInterval/2, true, func(context.Context) (claimed bool, err error) {
 		lock = k.Claim()

@@ -21,7 +21,7 @@ type nodeMetrics struct {
 	runtime                              *prometheus.GaugeVec
 }
 
-// KeeperMetrics describes all metrics, in the order of the reference's table.
+// KeeperMetrics describes the Keeper's metrics, in the order of the reference's table.
 func KeeperMetrics() []metrics.Metric { return metrics.Document(newNodeMetrics) }
 
 func newNodeMetrics(f *metrics.Factory) *nodeMetrics {

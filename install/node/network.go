@@ -59,7 +59,7 @@ func (p *preflight) modes() {
 const ciliumNodeConfig = "/run/cilium/state/globals/node_config.h"
 
 // socketBalancing adds findings about data planes that choose a Service's backend when a process
-// connects. In an agent's pod, it sees only their network interfaces, because the agent does not mount
+// connects. An agent in a pod sees only the data planes' network interfaces, because it does not mount
 // the node's /run or bpffs.
 func (p *preflight) socketBalancing() {
 	compiled, _ := host.ReadFile(p.settings.At(ciliumNodeConfig))

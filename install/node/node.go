@@ -76,8 +76,8 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	return report
 }
 
-// explained adds the security module that denied a write in a directory to the write's error, if one
-// did.
+// explained adds to the error of a write in a directory that the node's security module denied the
+// write, if it did.
 func (n *Node) explained(directory string, err error) error {
 	return host.ExplainDenial(host.OwnLabel(), n.Settings.At(directory), err)
 }
@@ -136,7 +136,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 			}
 			changed = true
 			n.log.Info("placed the entry", "mode", n.Placed, "directory", n.Settings.NetDir)
-		case n.Placed == report.DropIn && n.runtimeFault(ctx, report.DropIn) != nil: // an agent was killed before it called TriggerWatch
+		case n.Placed == report.DropIn && n.runtimeFault(ctx, report.DropIn) != nil: // an agent may have been killed before TriggerWatch
 			if err := net.TriggerWatch(); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
-		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // that list embeds one of those that the runtime may load
+		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // the agent's list is a copy of only one of several lists
 			err = conflist.RemoveExcept(net, n.Placed)
 		}
 		if !n.Placed.UnderMultus() {
@@ -179,8 +179,8 @@ func (n *Node) pingAgent(ctx context.Context) error {
 	return lookup.Agent{Socket: n.Settings.PodsSocket()}.Ping(ctx)
 }
 
-// VerifyMode is Verify for a mode that is already decided, without a request to the agent. It may run
-// at the same time as Install, because Install does not change the fields that it reads.
+// VerifyMode returns the state of the node for a given mode, and sends no request to the agent. It may
+// run at the same time as Install, because Install does not change the fields that VerifyMode reads.
 func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	found := Report{Mode: mode, Findings: n.Settings.Backend.Notes(n.Settings.Entry.Asked)}
 	for _, directory := range n.Settings.BinDirs {

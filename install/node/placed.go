@@ -7,8 +7,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// placedName is the file in the state directory that records that the node has had an entry, so that
-// pods of the mesh rely on it.
+// placedName is a file in the state directory. It records that the node has had an entry, so pods of
+// the mesh rely on the entry.
 const placedName = "placed"
 
 // isMarked reports whether an agent has recorded that the node has had an entry. Clean removes the
@@ -22,8 +22,8 @@ func (n *Node) isMarked() (marked bool, err error) {
 }
 
 // withholdsEntry reports whether the agent must not write the entry. While the backend does not work,
-// the agent neither changes an existing entry nor gives a node its first one. It restores an entry that
-// the node has lost, because without it pods of the mesh would start uncaptured.
+// the agent neither changes an existing entry nor gives a node its first one. But it restores an entry
+// that the node has lost, because pods of the mesh would otherwise start uncaptured.
 func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
 	if n.Settings.BackendFault() == nil {
 		return false, nil

@@ -46,8 +46,8 @@ func Check(ctx context.Context, settings Settings, runtime *cri.Client) report.F
 	return p.found
 }
 
-// inAgent is Check without the test of the kernel, for which the agent has neither the capabilities nor
-// iptables.
+// inAgent returns the findings of Check without the test of the kernel. The agent's container has
+// neither the capabilities nor iptables for this test.
 func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
 	p := preflight{settings: settings, label: host.OwnLabel()}
 	links, _ := net.Interfaces() // this network namespace is the node's
@@ -63,7 +63,7 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report
 	if p.settings.Mode == report.MultusChain {
 		p.chain()
 	}
-	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir), p.settings.Disk); err == nil { // otherwise writable has reported it
+	if net, err := host.OpenDir(p.settings.At(p.settings.NetDir), p.settings.Disk); err == nil { // otherwise writable has reported the error
 		p.lists(conflist.Net{Dir: net, Loader: loader})
 		p.exclusive(net)
 		_ = net.Close()

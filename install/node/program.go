@@ -81,7 +81,7 @@ func (p Program) install(ctx context.Context, bin, state *host.Dir) (changed boo
 	return true, nil
 }
 
-// restore replaces a program that does not run with the last copy that did.
+// restore replaces a program that does not run with the last copy that ran.
 func (p Program) restore(ctx context.Context, bin, state *host.Dir) error {
 	if p.Try(ctx, bin.Path()+"/"+p.Name) == nil {
 		return nil

@@ -19,24 +19,24 @@ type Settings struct {
 	Root string
 	Mode report.Mode
 
-	NetDir      string   // of the runtime's network configurations or, in mode multus-chain, of the chain
-	BinDirs     []string // of the runtime's plugins
+	NetDir      string   // the runtime's directory of network configurations or, in mode multus-chain, the chain's directory
+	BinDirs     []string // the runtime's directories of plugins
 	StateDir    string   // survives a reboot; contains the credentials and the agent's state
 	RunDir      string   // contains the agent's socket, and the credentials while StateDir is full
-	TmpfilesDir string   // in mode multus-chain: systemd-tmpfiles' configuration; if empty, a reboot removes the entry
+	TmpfilesDir string   // systemd-tmpfiles' configuration, for mode multus-chain; if empty, a reboot removes the entry
 
-	BesideIstioCNI bool // the list may contain istio-cni, too, for a migration, but never with ambient mode
+	BesideIstioCNI bool // the list may contain istio-cni during a migration, but never with ambient mode
 
-	Backend backend.Verdict // on the node
+	Backend backend.Verdict // the result of the backend's test on this node
 
-	Binary string // the agent's copy of the plugin, in its own file system; its directory also has that of capture-cni-lookup
+	Binary string // path of the agent's copy of the plugin, in the agent's file system, next to that of capture-cni-lookup
 	Entry  conflist.Entry
 
 	Credentials credentials.Settings
 	Owner       string // the release that this agent belongs to
 
-	Execute Executor  `json:"-"` // of programs on the node; nil for processes
-	Disk    host.Disk `json:"-"` // nil for the node's own
+	Execute Executor  `json:"-"` // executes programs of the node; nil to start processes
+	Disk    host.Disk `json:"-"` // makes operations fail in simulations; nil on a real node
 }
 
 // DefaultSettings returns the defaults of the agent's flags. Its directories are those of kubeadm's

@@ -36,7 +36,7 @@ func (k *Keeper) Present(ctx context.Context) {
 	}
 }
 
-// otherDirectories returns the directories that are watched, except the runtime's, which
+// otherDirectories returns the watched directories except the runtime's network directory, which
 // contains the entry.
 func (k *Keeper) otherDirectories() []string {
 	wanted := k.node.Settings
@@ -80,9 +80,9 @@ func (k *Keeper) Step(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// Absent keeps the node clean until ctx ends, and the agent stays ready to show that. While captured
-// pods run, Absent leaves the node installed, and other goroutines answer requests for pods. Before
-// Absent cleans the node, it calls stop to end these goroutines.
+// Absent removes capture-cni from the node, and keeps it removed until ctx ends. While captured pods
+// run, Absent keeps the plugin installed instead, and other goroutines answer requests for pods. Before
+// the removal, Absent calls stop to end these goroutines.
 func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	lock := k.claim(ctx)
 	if lock == nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// pollInterval is the interval at which the agent checks directories if the kernel has no inotify
-// watches left. Otherwise it is the interval at which the agent checks whether the directories are
-// still the watched ones.
+// pollInterval is the interval at which the agent reports all directories as changed, if the kernel has
+// no inotify watches left. Otherwise it is the interval at which the agent checks whether a watched
+// directory was replaced.
 const pollInterval = time.Second
 
 // watch begins to watch directories and their subdirectories, including those that are created or

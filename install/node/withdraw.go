@@ -47,8 +47,8 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	if err != nil {
 		return conflist.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
-	// The files that credentialFiles looks for are removed last, because their absence means that the
-	// work is done.
+	// Remove the files that credentialFiles looks for last, because their absence means that the
+	// removal is complete.
 	err = errors.Join(
 		n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)),
 		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),

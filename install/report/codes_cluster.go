@@ -2,7 +2,8 @@
 
 package report
 
-// Codes of findings about a cluster, about nodes as a cluster shows them, and of the test of capture.
+// Codes of findings about a cluster, about nodes according to the API server, and about results of
+// kubectl capture-cni test.
 const (
 	Checked            Code = "checked"
 	KubernetesOld      Code = "kubernetes-old"
@@ -46,7 +47,7 @@ const (
 	TestSkipped    Code = "test-skipped"
 )
 
-// clusterCodes are the meanings of these codes.
+// clusterCodes contains the meaning of each code in this file.
 var clusterCodes = []Meaning{
 	{Checked, "The check found no problem.", "The subject is in order.", "none"},
 	{KubernetesOld, "The chart does not support this Kubernetes.", "The API server is older than 1.25.", "upgrade the cluster"},

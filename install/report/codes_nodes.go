@@ -49,7 +49,7 @@ const (
 	AmbientMode        Code = "ambient-mode"
 )
 
-// nodeCodes are the meanings of these codes.
+// nodeCodes contains the meaning of each code in this file.
 var nodeCodes = []Meaning{
 	{
 		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, or another one manages the node.",

@@ -48,7 +48,7 @@ const (
 	Starting         Code = "starting"
 )
 
-// podCodes are the meanings of these codes.
+// podCodes contains the meaning of each code in this file.
 var podCodes = []Meaning{
 	{Captured, "The pod has the desired rules.", "The plugin or the guard wrote the rules.", "none"},
 	{

@@ -15,7 +15,7 @@ import (
 const ExplanationForm = 1
 
 // Limits of an answer. They are necessary because a pod with NET_ADMIN can cause long answers, and
-// because kubectl reads only MaxSize bytes.
+// because kubectl reads only MaxExplanation bytes.
 const (
 	MaxExplanation = 1 << 20
 	MaxValue       = 1 << 10 // bytes of an annotation's value
@@ -29,11 +29,11 @@ type Explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	Sandbox   string `json:"sandbox"` // its id
+	Sandbox   string `json:"sandbox"` // the sandbox's id
 
 	Examined  bool   `json:"examined"`            // if false, only the record of the pod's last ADD is known
 	NetNS     string `json:"netNS,omitempty"`     // path; empty if the pod uses the node's network or the runtime's own
-	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh; then no other field is set
+	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh; then no field below is set
 
 	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide about capture
 	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the current annotations are unknown
@@ -56,8 +56,8 @@ type PodAnnotation struct {
 	Now     *Value `json:"now,omitempty"`     // nil if it does not exist
 }
 
-// Value is the value of an annotation. If the annotation has no documented form, the Value says only
-// that it exists, because it could be a secret.
+// Value is the value of an annotation. If the annotation has no documented form, its value could be a
+// secret, so the Value says only that the annotation exists.
 type Value struct {
 	Text   string `json:"text,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"`

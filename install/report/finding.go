@@ -23,11 +23,11 @@ type Severity string
 
 const (
 	OK       Severity = "ok"
-	Note     Severity = "note"    // it works, with a limitation
-	Waiting  Severity = "waiting" // it resolves without the operator
+	Note     Severity = "note"    // the subject works, with a limitation
+	Waiting  Severity = "waiting" // the subject will work without the operator's help
 	Warning  Severity = "warning" // the node is in the desired state, but the operator must act
-	Problem  Severity = "problem" // it does not work
-	NotKnown Severity = "unknown" // it could not be determined
+	Problem  Severity = "problem" // the subject does not work
+	NotKnown Severity = "unknown" // the subject's state could not be determined
 )
 
 // FaultSeverity returns the severity of a fault: Waiting if waits is true, because such a fault

@@ -61,8 +61,8 @@ type NamedPod struct {
 // ShortUID returns the beginning of a pod's UID, which distinguishes the pod from others on its node.
 func ShortUID(uid string) string { return uid[:min(len(uid), 8)] }
 
-// Lacks reports whether a pod is certainly not one of those that States counts. If Known does not
-// contain all of these pods, it returns false.
+// Lacks reports whether a pod is certainly not one of those that States counts. It returns false if
+// Known does not contain all counted pods.
 func (p Pods) Lacks(uid string) bool {
 	counted := 0
 	for _, count := range p.States {
@@ -111,7 +111,8 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 	}
 }
 
-// encodeState encodes a NodeState or Pods. No value of these types makes it panic.
+// encodeState encodes a NodeState or Pods. It never panics, because every value of these types can be
+// encoded.
 func encodeState(value any) []byte {
 	document, err := json.Marshal(value)
 	if err != nil {
@@ -163,8 +164,9 @@ func comparePods(a, b NamedPod) int {
 	return cmp.Or(CompareStates(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// limited returns the pods, of which it names at most maxPods. It omits pods whose names Kubernetes
-// would not accept, which a sandbox that another program created can have.
+// limited returns a copy of the pods that observes the limits of a state. It names at most maxPods
+// pods, and omits pods with names that Kubernetes would not accept, which come from sandboxes that
+// another program created.
 func (p Pods) limited() Pods {
 	named := slices.DeleteFunc(slices.Clone(p.Named), func(pod NamedPod) bool { return !pod.isValid() })
 	slices.SortFunc(named, comparePods)

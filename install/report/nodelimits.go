@@ -54,8 +54,8 @@ func (d *nodeDocument) texts() []*string {
 	return texts
 }
 
-// check returns an error for a state that no correct agent would write. A compromised agent could
-// otherwise write numbers that cancel those of other nodes.
+// check returns an error for a state that no correct agent would write. Otherwise, a compromised agent
+// could falsify a cluster's totals, for example with negative numbers.
 func (d *nodeDocument) check() error {
 	if len(d.Faults) > maxFindings || max(len(d.Notes), len(d.Codes)) > maxNotes {
 		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(d.Faults), len(d.Notes), maxFindings, maxNotes)

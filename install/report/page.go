@@ -13,11 +13,11 @@ const CodesPage = "deploy/reference/findings.md"
 
 var (
 	pageName     = regexp.MustCompile(`\bdeploy/(guides|reference)/[a-z-]+\.md`)
-	minorVersion = regexp.MustCompile(`^v?(0\.[1-9]\d*|[1-9]\d*\.\d+)\.\d+`) // v0.0.0 is Go's for a commit without a tag
+	minorVersion = regexp.MustCompile(`^v?(0\.[1-9]\d*|[1-9]\d*\.\d+)\.\d+`) // not v0.0.0, which Go reports for a commit without a tag
 )
 
-// WithURLs replaces the names of the project's documents in a text by URLs, because a node has no
-// documents.
+// WithURLs replaces the names of the project's documents in a text by URLs, because a node has no copy
+// of the documents.
 func WithURLs(text string) string { return withURLs(text, config.OwnVersion()) }
 
 // withURLs uses the documents of a minor version's first release, so that all patch releases return the

@@ -4,8 +4,9 @@ package report
 
 import "strings"
 
-// SkewAdvice returns the next step for an agent that ended because it does not know a command or a
-// flag, so that its chart is of another release. For any other message, it returns "".
+// SkewAdvice returns the next step if the message is of an agent that ended because it does not know a
+// command or a flag, which means that chart and image are of different releases. For any other message,
+// it returns "".
 func SkewAdvice(message string) string {
 	if !strings.Contains(message, `unknown command "`) && !strings.Contains(message, "unknown flag: ") {
 		return ""

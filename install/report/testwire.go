@@ -20,7 +20,7 @@ const TestApplication = TestServer + "/application"
 // TestProxy returns the name of a pod's proxy in a TestLine.
 func TestProxy(pod, direction string) string { return pod + "/" + direction }
 
-// TestLine is the line that each proxy, and the application, of kubectl capture-cni test writes to each
+// TestLine is the line that the proxies and the application of kubectl capture-cni test write to each
 // connection.
 type TestLine struct {
 	By       string         `json:"by"`

@@ -19,7 +19,7 @@ type Trace struct {
 
 	Doubts      []string    `json:"doubts,omitempty"`      // why other rules may decide
 	Path        *trace.Path `json:"path,omitempty"`        // through the pod's own rules; nil if these are unknown
-	Assumptions []string    `json:"assumptions,omitempty"` // in addition to those of every path
+	Assumptions []string    `json:"assumptions,omitempty"` // assumptions of this trace, in addition to those of every path
 }
 
 // Text returns the trace, with a line for each fact.

@@ -16,8 +16,8 @@ type Traffic struct {
 	Name        string          `json:"name"`
 	Mesh        config.MeshName `json:"mesh,omitempty"`
 	State       Code            `json:"state"`
-	Connections []Connections   `json:"connections,omitempty"` // without outcomes that have none
-	Unknown     string          `json:"unknown,omitempty"`     // why they are not known
+	Connections []Connections   `json:"connections,omitempty"` // omits outcomes without connections
+	Unknown     string          `json:"unknown,omitempty"`     // why the numbers are not known
 }
 
 // Connections is the number of connections for which the rules made one decision for one reason.

@@ -38,7 +38,7 @@ type Events struct {
 	events map[subject]*counted
 }
 
-// counted is an Event with the number of its notices.
+// counted is an Event whose Count is the number of its notices.
 type counted struct {
 	corev1.Event
 	created bool // the API server has the Event
@@ -64,7 +64,7 @@ type subject struct {
 const (
 	eventFailed   = "CaptureFailed"
 	eventWarning  = "CaptureWarning"
-	eventNote     = "CaptureNote" // only its Events, and those of eventUpdated, are not warnings
+	eventNote     = "CaptureNote" // Events with this reason or eventUpdated are normal ones, and all others are warnings
 	eventUpdated  = "CaptureUpdated"
 	eventRepaired = "CaptureRepaired"
 	eventMissing  = "CaptureMissing"
@@ -160,8 +160,8 @@ func (e *Events) enqueue(n notice) {
 	}
 }
 
-// forget removes the Events that the API server has deleted because of their age. If there are too many
-// Events, it removes all others, too. It keeps the queued ones.
+// forget removes Events that the API server has deleted because of their age. If there are too many
+// Events, it also removes newer ones. It keeps the queued ones.
 func (e *Events) forget(now time.Time) {
 	for s, event := range e.events {
 		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {

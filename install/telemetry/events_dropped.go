@@ -88,7 +88,7 @@ func (e *Events) postSummary(ctx context.Context, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	node := corev1.ObjectReference{Kind: "Node", Name: e.node, UID: types.UID(e.node)} // as the kubelet's
+	node := corev1.ObjectReference{Kind: "Node", Name: e.node, UID: types.UID(e.node)} // the kubelet's Events have the same UID
 	event := e.event(node, metav1.NamespaceDefault, eventDropped, now)
 	event.Message, event.LastTimestamp, event.Count = message, event.FirstTimestamp, 1
 	if err := e.api.CreateEvent(ctx, &event); err != nil {

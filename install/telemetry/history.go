@@ -15,16 +15,16 @@ import (
 // HistoryDirectory returns the directory of the history, next to the agent's socket.
 func HistoryDirectory(socket string) string { return filepath.Join(filepath.Dir(socket), "adds") }
 
-// Limits of the history: pods, and bytes. They are several times larger than a node needs. Beyond them,
-// the records of the oldest ADDs are deleted.
+// Limits of the history: pods, and bytes. They are several times larger than a node needs. Beyond these
+// limits, the agent deletes the records of the oldest ADDs.
 const (
 	maxPods  = 1024
 	maxBytes = 4 << 20
 )
 
-// KeepRecord replaces the record of the same pod by this one. It does so even if the old record has a
-// later time, because the clock may have been set back, unless this record comes from the spool.
-// Errors: fs.ErrNotExist.
+// KeepRecord replaces the pod's earlier record by r. A record from the spool replaces only older
+// records. Any other record also replaces one with a later time, because the clock may have been set
+// back. Errors: fs.ErrNotExist.
 func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	uid := r.Pod.UID
 	if uid == "" {

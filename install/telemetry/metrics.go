@@ -24,7 +24,7 @@ type addMetrics struct {
 	build, netConf *prometheus.GaugeVec
 }
 
-// Metrics returns all metrics, in the order of the reference's table.
+// Metrics describes the agent's metrics of records and Events, in the order of the reference's table.
 func Metrics() []metrics.Metric {
 	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
 }
@@ -50,7 +50,7 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 	}
 	for _, verdict := range ofAdds() {
 		for _, reason := range Reasons(verdict) {
-			m.adds.WithLabelValues(string(verdict), string(reason)) // so that a rate has a beginning
+			m.adds.WithLabelValues(string(verdict), string(reason)) // starts at 0, because a rate needs a first value
 		}
 	}
 	return m

@@ -45,7 +45,7 @@ type Listener struct {
 	log      *slog.Logger
 	replayed time.Time // time when the spool was last read
 	pace     *rate.Limiter
-	skipped  int // number of lines that were dropped since the last one
+	skipped  int // number of log lines that were dropped since the last written one
 }
 
 // New returns a Listener, and registers its metrics.

@@ -11,9 +11,9 @@ import (
 // Outcome is the decision of the rules about a connection, and its reason.
 type Outcome struct{ Decision, Reason string }
 
-// Outcomes returns every outcome that a Meter can have. The decision "own" is for connections on
-// loopback and of the proxy. The decisions "refused" and "fenced" count attempts, because such a
-// connection does not begin.
+// Outcomes returns every outcome that a Meter can have. The decision "own" is for connections over
+// loopback, and for those of the proxy. The decisions "refused" and "fenced" count attempts, because
+// the rules prevent these connections.
 func Outcomes() (all []Outcome) {
 	for _, of := range [][]string{
 		{"captured", "inbound", "outbound", "dns"},
@@ -38,18 +38,19 @@ var exemptions = map[string]string{
 	"exempt_users": "user", "exempt_ports": "outbound_port", "exempt_ranges": "range",
 }
 
-// Meter says that the counter of a rule contributes to the count of an outcome. If it is negative, the
+// Meter says that the counter of a rule contributes to the count of an outcome. If Negative is set, the
 // counter is subtracted, because another meter of this outcome also counts these connections.
 type Meter struct {
-	Chain    string // in nftables
-	Rule     int    // its index in the chain
+	Chain    string // the chain's name in nftables
+	Rule     int    // the rule's index in the chain
 	Of       Outcome
 	Negative bool
 }
 
-// Meters returns the meters of the rules. nat decides once for each connection, so its counters count
-// connections. No rule counts the connections that reach the end of a chain: their number is that of
-// the connections that rules sent to the chain, less those that a rule of the chain matched.
+// Meters returns the meters of the rules. The table nat decides once for each connection, so its
+// counters count connections. No rule counts the connections that reach the end of a chain. Their
+// number is that of the connections that rules sent to the chain, minus those that a rule of the chain
+// matched.
 func Meters(rs capture.Ruleset) (meters []Meter) {
 	for _, chain := range rs.Chains {
 		for i, r := range chain.Rules {
@@ -128,7 +129,8 @@ func exemptionBy(m capture.Match) Outcome {
 	return Outcome{"exempt", "other"}
 }
 
-// fencedPart returns the reason for the packets that a chain sends to the end of the fence.
+// fencedPart returns the reason under which to count packets that a chain sends to the end of the
+// fence.
 func fencedPart(chain capture.Chain) string {
 	switch {
 	case chain.Hook == capture.Forward:

@@ -11,12 +11,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Packet is the first packet of a new connection, for which conntrack has no entry. By ICMP and ICMPv6,
-// it is an echo request, and has no ports.
+// Packet is the first packet of a new connection, for which conntrack has no entry. With ICMP or
+// ICMPv6, the packet is an echo request, which has no ports.
 type Packet struct {
 	Inbound   bool             `json:"inbound,omitempty"` // another host sent the packet; if false, a process of the pod did
 	Protocol  capture.Protocol `json:"protocol"`
-	From      netip.AddrPort   `json:"from,omitzero"` // a zero address or port is one that no rule names
+	From      netip.AddrPort   `json:"from,omitzero"` // a zero address or port means one that no rule names
 	To        netip.AddrPort   `json:"to"`
 	Interface string           `json:"interface"`       // by which the packet arrives or, if it is not inbound, leaves
 	Owner     *Owner           `json:"owner,omitempty"` // of the sending socket; nil means a user and a group that no rule names
@@ -93,7 +93,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	return conditions, holds
 }
 
-// echoRequest is the type of a ping, by RFC 792 and RFC 4443.
+// echoRequest maps each ICMP protocol to its type of an echo request (RFC 792, RFC 4443).
 var echoRequest = map[capture.Protocol]uint8{capture.ICMP: 8, capture.ICMPv6: 128}
 
 var familyWords = map[capture.Family]string{capture.IPv4: "IPv4", capture.IPv6: "IPv6"}

@@ -73,7 +73,7 @@ func (t Path) verdictWords() string {
 	case capture.TProxy:
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case capture.Drop:
-		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output && t.Packet.Protocol != capture.ICMPv6 { // whose sockets report no error
+		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output && t.Packet.Protocol != capture.ICMPv6 { // ICMPv6 sockets report no error
 			return "dropped, and the process that sends it gets the error EPERM"
 		}
 		return "dropped"
@@ -98,7 +98,7 @@ func (t Path) chainWords(table capture.Table, chain string) string {
 	return fmt.Sprintf("chain %s in table %s", chain, table)
 }
 
-// endWords says which end of a chain a packet reaches about which no rule decides.
+// endWords names the chain whose end a packet reaches if no rule decides about the packet.
 func (t Path) endWords() string {
 	for _, hook := range slices.Backward(t.Hooks) {
 		if len(hook.Steps) == 0 || !hook.captures() {

@@ -25,7 +25,7 @@ type Path struct {
 	// passes because no rule captures it.
 	Decisive *Step `json:"decisive,omitempty"`
 
-	Zone uint16 `json:"zone,omitempty"` // conntrack's zone; 0 is the zone of packets that no rule gives one
+	Zone uint16 `json:"zone,omitempty"` // conntrack's zone; 0 if no rule assigns one
 
 	NFTables bool `json:"nftables,omitempty"` // the rules are in one table of nftables, in which the chains have other names
 }
@@ -89,9 +89,8 @@ func (t *tracer) traverse(hook capture.Hook) {
 	}
 }
 
-// enterLoopback changes the packet's destination and interface as nat's decision does. A redirected
-// packet goes to the pod's own address over lo; a packet that was translated to another host leaves the
-// pod.
+// enterLoopback applies nat's decision to the packet's destination and interface. A redirected packet
+// goes to the pod's own address over lo. A packet that was translated to another host leaves the pod.
 func (t *tracer) enterLoopback() {
 	switch to := t.translation(); {
 	case to.Addr().IsLoopback():

@@ -36,8 +36,8 @@ func Connect(ctx context.Context, destinations []netip.AddrPort, budget time.Dur
 	return observations
 }
 
-// observe connects again and again until the application answers or ctx ends. It returns the last
-// attempt that ctx did not interrupt or, if there was none, the interrupted first one.
+// observe connects repeatedly until the application answers or ctx ends. It returns the last attempt
+// that ctx did not interrupt or, if there was none, the interrupted first one.
 func observe(ctx context.Context, to netip.AddrPort) (last report.TestObservation) {
 	for {
 		attempt := try(ctx, to)

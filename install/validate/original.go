@@ -16,9 +16,9 @@ import (
 const soOriginalDst = 80
 
 // originalDestination reads from conntrack the destination that a connection had before its
-// redirection. x/sys has no getsockopt that returns a sockaddr, so this function uses one that returns
-// a struct with a sockaddr_in6 at its beginning. For IPv4, the kernel writes a sockaddr_in there, whose
-// address is at the place of the flow.
+// redirection. x/sys has no getsockopt that returns a sockaddr, so this function calls
+// GetsockoptIPv6MTUInfo, whose result begins with a sockaddr_in6. For IPv4, the kernel writes a
+// sockaddr_in there, with the address at the offset of the field Flowinfo.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

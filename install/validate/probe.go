@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probePort is the port that Istio's validation uses. No service uses this port, so no annotation
-// excludes it from capture.
+// probePort is the port that Istio's validation uses. No service is known to use this port, so an
+// annotation is unlikely to exclude the port from capture.
 const probePort = 15002
 
 // connectTimeout limits the attempt to connect, and then the wait for the response.

@@ -27,13 +27,13 @@ type Settings struct {
 	// need not belong to a host.
 	Destinations []netip.Addr
 
-	// Budget is the time to wait for the rules, because the guard repairs a pod that started before the
-	// plugin's installation some seconds later. 0 means one attempt.
+	// Budget is the time to wait for the rules. 0 means one attempt. In a pod that started before the
+	// plugin was installed, the guard writes the rules some seconds later.
 	Budget time.Duration
 }
 
-// Exit statuses. Status 1 means any other error, such as a wrong flag. Status 126 is the one that
-// Istio's validation uses.
+// Exit statuses. Status 1 means any other error, such as a wrong flag. None equals 126, which Istio's
+// validation returns.
 const (
 	CodeOutbound  = 10 // outbound traffic is not captured
 	CodeInbound   = 11 // inbound traffic is not captured
