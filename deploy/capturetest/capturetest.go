@@ -93,7 +93,7 @@ type Test struct {
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a support archive
 	Namespace string                                                             // an existing namespace; if empty, each mode creates one
-	Nodes     []string                                                           // or all; if empty, one of each kind, and at least two
+	Nodes     []string                                                           // or "all"; if empty, one of each kind, and at least two
 	Image     string                                                             // if empty, the agents' image
 	Modes     []Mode
 	Timeout   time.Duration // for the start of one pod
@@ -109,8 +109,8 @@ const cleanupTimeout = 2 * time.Minute
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
 // Run tests each mode between pairs of nodes. It removes the objects that it created, even after an
-// error or the end of ctx. It returns an error if the test could not run; failed checks are only in the
-// Report.
+// error or the end of ctx. It returns an error only if the test could not run, because failed checks
+// are in the Report.
 func (t *Test) Run(ctx context.Context) (*Report, error) {
 	nodes, err := choose(t.Fleet, t.Nodes)
 	if err != nil {

@@ -22,8 +22,8 @@ type check struct {
 	skip         string         // why the check is not tried
 }
 
-// newChecks returns the checks for the addresses of the server and its Service. It skips checks that
-// the configuration exempts from capture for all pods.
+// newChecks returns the checks for the addresses of the server and its Service. It marks a check as
+// skipped if the configuration exempts the check's connection from capture in all pods.
 func newChecks(server, service map[string]netip.Addr, p ports, settings config.Settings) (checks []check) {
 	add := func(c check) {
 		excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }
@@ -61,8 +61,7 @@ func newChecks(server, service map[string]netip.Addr, p ports, settings config.S
 }
 
 // verify compares the path of a connection with the path that the check requires, and returns the
-// finding. If the finding is a problem of one pod's capture, its subject is that pod; otherwise the
-// subject is empty.
+// finding. The finding's subject is the pod whose capture has a problem, or empty.
 func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	wrong := func(pod, format string, args ...any) report.Finding {
 		return report.Finding{Code: report.TestMisrouted, Severity: report.Problem, Subject: pod, Reason: fmt.Sprintf(format, args...)}
@@ -88,7 +87,7 @@ func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 		return wrong(report.TestClient, "the connection bypassed the client's proxy: %s", met)
 	case !c.outbound && passedOut:
 		return wrong(report.TestClient, "the connection to an excluded port was captured at the client: %s", met)
-	case passedOut && out.Original != c.to && out.Original != c.backend: // a load balancer in the socket chose the backend before
+	case passedOut && out.Original != c.to && out.Original != c.backend: // a data plane may choose the backend at the client's socket
 		return wrong(report.TestClient, "the client's proxy saw the original destination %s, not %s", out.Original, c.to)
 	case !answered && len(lines) == 0:
 		return unanswered("neither a proxy nor the application answered")

@@ -151,7 +151,7 @@ func installerOf(pod corev1.PodSpec) (corev1.Container, error) {
 func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	var keys map[string]json.RawMessage
 	err = json.Unmarshal([]byte(fleet.NetConf(installer)), &keys)
-	delete(keys, "backend") // the node's kernel may decide about the backend
+	delete(keys, "backend") // config.Read does not accept "auto"
 	given, _ := json.Marshal(keys)
 	input, readErr := config.Read(given)
 	if err = cmp.Or(err, readErr); err == nil {
@@ -166,8 +166,8 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	return settings, nil
 }
 
-// permissionHint is the hint in errors about missing permissions: it names the role that permits
-// creating the test's objects.
+// permissionHint names, in errors about missing permissions, the ClusterRole that permits the creation
+// of the test's objects.
 const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
 
 // isRefused reports whether the API server refused a request, because of a missing permission, a quota

@@ -157,8 +157,8 @@ func (r *run) name(short string) string {
 	return strings.Join([]string{"capture-cni-test", r.id, strings.ToLower(string(r.mode)), short}, "-")
 }
 
-// changed describes the first difference between the admitted pod and ours that decides about capture,
-// or returns "". Such a difference shows that a mesh's injector, or a policy, has changed the pod.
+// changed returns "" if the admitted pod has our annotation and the number of our containers. Otherwise
+// a mesh's injector or a policy has changed the pod, and changed describes the pod's containers.
 func changed(ours, admitted *corev1.Pod) string {
 	if admitted.Annotations[form.mark] == form.marked &&
 		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {

@@ -34,12 +34,13 @@ type run struct {
 	created   []object // objects that may exist and must be removed
 }
 
-// obstacle is the error of a mode's test that decides the result of all its checks.
+// obstacle is an error that prevents the checks of a mode. The report contains the obstacle as the
+// result of all these checks.
 type obstacle report.Finding
 
 func (o obstacle) Error() string { return o.Reason }
 
-// failed returns the obstacle that a pod of the test failed.
+// failed returns an obstacle for a pod of the test that failed.
 func failed(code report.Code, reason, next string) error {
 	return obstacle{Code: code, Severity: report.Problem, Reason: reason, Next: next}
 }

@@ -95,8 +95,8 @@ func calls(webhooks []admissionv1.MutatingWebhookConfiguration, namespace string
 	})
 }
 
-// all returns all objects of a kind, or nil if they can't be read completely. It then records the
-// reason.
+// all returns all objects of a kind. If it can't read them completely, it records the reason and
+// returns nil.
 func all[P interface {
 	*T
 	runtime.Object
@@ -115,8 +115,8 @@ func get[P runtime.Object](ctx context.Context, c *Cluster, client *fleet.Client
 	return found(c, resource+" "+name, into, client.Get(ctx, namespace, name, into))
 }
 
-// found returns the object that was read, or nil if it does not exist or could not be read. It records
-// the error why it could not be read.
+// found returns the object that was read, or nil if the object does not exist or the read failed. It
+// records the error of a failed read.
 func found[P any](c *Cluster, what string, read P, err error) (none P) {
 	if err == nil {
 		return read

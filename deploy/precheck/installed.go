@@ -69,8 +69,8 @@ func isReleaseName(name string) bool {
 	return len(name) <= 53 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// read reads the chart's values that the container of an agent shows. Older releases had other
-// environment variables.
+// read reads the chart's values from the environment variables of an agent's container. Older releases
+// lack these variables, so their values stay unknown.
 func (i *Installed) read(installer corev1.Container) {
 	if mode := fleet.Variable(installer, "CAPTURE_CNI_MODE"); mode != "" {
 		i.Values["mode"] = mode

@@ -33,7 +33,7 @@ func (r *Report) ok(subject, format string, args ...any) {
 	r.add(report.OK, report.Checked, subject, "", format, args...)
 }
 
-// join adds a finding that a check of preflight also returns, with its subject in the cluster.
+// join adds a finding of a check that precheck shares with preflight, and sets the finding's subject.
 func (r *Report) join(subject string, found report.Finding) {
 	found.Subject = subject
 	r.Results = append(r.Results, found)

@@ -32,13 +32,13 @@ type options struct {
 	criSockets          []string
 	tryKernel           bool
 	log                 *slog.Logger
-	refusals            *kube.Refusals // of the API server; nil if the command does not observe them
+	refusals            *kube.Refusals // records refusals of the API server; nil if the command does not record them
 
 	sockets []string    // paths of the runtime's sockets in the agent's file system
 	runtime *cri.Client // nil without a CRI socket
 }
 
-// inCluster is the directory of the credentials in a pod.
+// inCluster is the directory of a pod's credentials for the API server.
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {
@@ -99,7 +99,7 @@ func (o *options) prepare() (err error) {
 	}
 	if o.TmpfilesDir != "" {
 		for _, flag := range []struct{ name, path string }{{"tmpfiles-dir", o.TmpfilesDir}, {"net-dir", o.NetDir}, {"state-dir", o.StateDir}} {
-			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles can't express it
+			if !filepath.IsAbs(flag.path) || strings.ContainsAny(flag.path, " \t\n\"'\\") { // systemd-tmpfiles can't express such a path
 				faults = append(faults, fmt.Errorf("--%s is %q: expected, with --tmpfiles-dir, "+
 					"an absolute path without white space, quotes and backslashes", flag.name, flag.path))
 			}

@@ -159,8 +159,8 @@ func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err 
 }
 
 // removeTaint returns the task that removes the startup taint once the node captures pods, or none
-// without --untaint. Before that, the task calls the plugin for the agent's own pod, which is outside
-// the mesh.
+// without --untaint. Before the removal, the task calls the plugin for the agent's own pod, which is
+// outside the mesh.
 func (a *agent) removeTaint() ([]task, error) {
 	if a.untaint == "" {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 // task runs until its context ends, or until it fails.
 type task func(context.Context) error
 
-// untilEnd returns a task that can't fail.
+// untilEnd returns a task that calls work and can't fail.
 func untilEnd(work func(context.Context)) task {
 	return func(ctx context.Context) error { work(ctx); return nil }
 }

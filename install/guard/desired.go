@@ -24,7 +24,7 @@ type desired struct {
 	known         bool   // false before the agent's first answer
 	digest        string // of the answer from which the other fields follow
 	exemption     capture.Exemption
-	mesh          config.MeshName // by whose keys the pod is captured; empty for an exempt pod
+	mesh          config.MeshName // the mesh whose settings decide about the capture; empty for an exempt pod
 	intent        packed
 	stamp         string // stamp of the rules
 	reference     string // digest of a namespace with exactly these rules; empty until the guard needs it

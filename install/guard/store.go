@@ -24,8 +24,8 @@ type store struct{ dir string }
 // maxBaseline limits the bytes of a baseline's file. A stamp and a digest take less.
 const maxBaseline = 4 << 10
 
-// maxMode contains the permissions that the directory may have at most, because its files decide about
-// repairs.
+// maxMode contains the permissions that the directory may have at most. Other users must not write
+// there, because the files decide about repairs.
 const maxMode = 0o755
 
 // sandboxID is the form of the sandbox ids that runtimes use. The ids are names of the files.
@@ -98,8 +98,7 @@ func (s store) write(name string, content []byte) (err error) {
 	return nil
 }
 
-// prune deletes the baselines of the sandboxes whose ids are not keys of running. It keeps the summary,
-// because its name is no id.
+// prune deletes all files in the directory except the baselines of running sandboxes and the summary.
 func (s store) prune(running map[string]cri.Sandbox) (err error) {
 	root, err := record.OpenPrivate(s.dir, maxMode)
 	if errors.Is(err, fs.ErrNotExist) {

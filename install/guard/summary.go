@@ -22,7 +22,7 @@ const (
 	summaryAge = 4 * summaryRefresh
 )
 
-// summary is the summary that was last written, and the time of that.
+// summary contains the summary that was last written, and the time of the write.
 type summary struct {
 	document []byte
 	at       time.Time
@@ -52,7 +52,7 @@ func (g *Guard) summarize(now time.Time) (pods report.Pods) {
 			continue
 		}
 		pod := report.NamedPod{Namespace: w.sandbox.Namespace, Name: w.sandbox.Name, State: state}
-		if version := versionOf(w.baseline.Stamp); version > 0 && version <= report.MaxRules { // a pod with NET_ADMIN can write any
+		if version := versionOf(w.baseline.Stamp); version > 0 && version <= report.MaxRules { // a pod with NET_ADMIN can write any stamp
 			pod.Rules = version
 		}
 		if state == report.Exempt {

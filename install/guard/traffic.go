@@ -17,14 +17,14 @@ import (
 type reading struct {
 	stamp    string // of the rules; empty before the first reading
 	counters kernel.Counters
-	surplus  tally // was added to the node's counters, because a packet passed between two parts of a reading
+	surplus  tally // connections that the metric counted too often, because a packet passed between two parts of a reading
 }
 
 // tally maps outcomes to numbers of connections.
 type tally map[trace.Outcome]int64
 
-// maxTallied limits what one counter adds in one reading. A pod with NET_ADMIN can give its counters
-// any value, and must not hide the connections of other pods.
+// maxTallied limits the growth of one counter between two readings. A pod with NET_ADMIN can give its
+// counters any value, and a huge value would hide the connections of other pods.
 const maxTallied = 1 << 32
 
 // tallied returns the numbers of connections between two readings of the same counters. It ignores a

@@ -20,20 +20,20 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Update says what the guard does with a pod whose rules another version wrote, or the plugin with
-// another configuration.
+// Update says what the guard does with a pod whose rules are of another version or another
+// configuration of the plugin.
 type Update string
 
 const (
 	UpdateNever       Update = "never"
-	UpdateRules       Update = "rules"       // applies today's rules, for the annotations at the pod's creation
-	UpdateAnnotations Update = "annotations" // the same, for edited exclusions and inclusions
+	UpdateRules       Update = "rules"       // applies current rules, for the annotations at the pod's creation
+	UpdateAnnotations Update = "annotations" // like UpdateRules, but also follows edited exclusions and inclusions
 )
 
-// String implements a flag's value.
+// String implements pflag.Value.
 func (u *Update) String() string { return string(*u) }
 
-// Set implements a flag's value. It returns an error for an unknown value.
+// Set implements pflag.Value. It returns an error for an unknown value.
 func (u *Update) Set(text string) error {
 	if *u = Update(text); !slices.Contains([]Update{UpdateNever, UpdateRules, UpdateAnnotations}, *u) {
 		return errors.New("expected never, rules or annotations")
@@ -41,7 +41,7 @@ func (u *Update) Set(text string) error {
 	return nil
 }
 
-// Type implements a flag's value.
+// Type implements pflag.Value.
 func (*Update) Type() string { return "string" }
 
 // isOn reports whether the guard updates pods.
@@ -67,7 +67,7 @@ func (w *watched) isUpdatable(found report.Finding) bool {
 // versionOf returns the version of the rules with this stamp, or 0 for a stamp without a version.
 func versionOf(stamp string) int {
 	version, _, _ := strings.Cut(strings.TrimPrefix(stamp, capture.StampPrefix), " ")
-	number, _ := strconv.Atoi(version) // of a number beyond the range of int, the greatest one
+	number, _ := strconv.Atoi(version) // Atoi returns the greatest int for a greater number
 	return number
 }
 
@@ -104,8 +104,8 @@ func (g *Guard) giveTurns(now time.Time) {
 }
 
 // update replaces a pod's rules by the desired ones, and returns the finding after that. After an
-// error, the pod has its old rules or, if rules of iptables-legacy could not be removed, the old and
-// the new ones; the next examination then finds drift.
+// error, the pod has its old rules. If rules of iptables-legacy could not be removed, it has the old
+// and the new ones, and the next examination finds drift.
 func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {

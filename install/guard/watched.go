@@ -26,8 +26,8 @@ type watched struct {
 	later    bool // the pod was injected after its sandbox was created
 	repairs  streak
 	updates  streak
-	failure  string // of the last update; empty after one that succeeded
-	failed   bool   // the update of this examination, in another way than the last one
+	failure  string // error of the last update; empty if it succeeded
+	failed   bool   // this examination's update failed, with another error than the previous one
 	turn     bool   // the next examination may update the rules
 	refused  uint64 // packets that the rules had refused at the last examination
 	reading  reading

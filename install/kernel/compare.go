@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// References computes and caches the digests of Rulesets, as a namespace that contains them would have.
-// Only one goroutine may use it. The zero value is ready to use.
+// References computes and caches the digests of namespaces that contain given Rulesets. Only one
+// goroutine may use it. The zero value is ready to use.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 
 // MaxReferences limits the cache to about 100 KiB. A node has far fewer Rulesets.
@@ -59,5 +59,5 @@ func digestOf(t dump.Dump) string {
 	return digestVersion + hex.EncodeToString(sum[:])
 }
 
-// Comparable reports whether a digest has this version, so that it can be compared with others of it.
+// Comparable reports whether a digest is of digestVersion. Only such digests can be compared.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }

@@ -27,7 +27,7 @@ func (c Counters) Of(m trace.Meter) uint64 {
 	return c[m.Chain][m.Rule]
 }
 
-// refusing are the chains of packets that would bypass the proxy.
+// refusing contains the chains that refuse packets that would bypass the proxy.
 var refusing = []struct {
 	table capture.Table
 	chain string

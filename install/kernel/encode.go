@@ -62,8 +62,9 @@ type entryState struct {
 	timeout uint32 // seconds until the entry expires; the kernel's defaults
 }
 
-// These statuses make nat ignore the connection: with SEEN_REPLY, nat ignores all packets of the entry;
-// without it, the packets of a confirmed entry.
+// entryStates contains an entry's fields by the connection's stage. The statuses make nat ignore the
+// connection. With SEEN_REPLY, nat ignores all packets of the entry. Without it, nat ignores the
+// packets of a confirmed entry.
 var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},

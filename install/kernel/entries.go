@@ -26,8 +26,8 @@ type Entry struct {
 	id             uint32
 }
 
-// Entries returns the TCP entries for which wanted returns true, at most most. complete reports whether
-// these are all. It omits entries in conntrack's zones, because our rules set no zone for TCP.
+// Entries returns up to most TCP entries for which wanted returns true. complete reports whether these
+// are all. Entries omits entries in conntrack's zones, because our rules set no zone for TCP.
 func Entries(ctx context.Context, most int, wanted func(Entry) bool) (entries []Entry, complete bool, err error) {
 	parse := func(body []byte) (Entry, bool) {
 		entry, ok := parseEntry(body)
@@ -111,7 +111,7 @@ func attributeNumber(data []byte) uint32 {
 	return binary.BigEndian.Uint32(data)
 }
 
-// dumpEntries returns the parsed objects of a dump for which parse returns true, at most most. complete
+// dumpEntries returns up to most parsed objects of a dump for which parse returns true. complete
 // reports whether these are all.
 func dumpEntries[T any](
 	ctx context.Context, protocol int, kind uint16, request []byte, most int, parse func(body []byte) (T, bool),

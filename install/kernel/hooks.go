@@ -17,8 +17,8 @@ import (
 )
 
 // hooksInFront describes other programs' chains that a packet meets before the last of our chains, in
-// the calling thread's namespace. What these chains do with the packet is unknown. It omits empty
-// chains that accept all packets. Errors: TooLarge, ErrChanging.
+// the calling thread's namespace. It does not evaluate these chains' rules. It omits empty chains that
+// accept all packets. Errors: TooLarge, ErrChanging.
 func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

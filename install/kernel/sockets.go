@@ -42,13 +42,13 @@ const (
 const listed = 1<<Established | 1<<SynSent | 1<<SynReceived | 1<<FinWait1 | 1<<FinWait2 |
 	1<<CloseWait | 1<<LastAck | 1<<Listening | 1<<Closing
 
-// Sockets returns the TCP sockets of the calling thread's namespace, at most most of each IP family.
-// complete reports whether these are all.
+// Sockets returns up to most TCP sockets of each IP family, in the calling thread's namespace. complete
+// reports whether these are all.
 func Sockets(ctx context.Context, most int) (sockets []Socket, complete bool, err error) {
 	return socketsIn(ctx, listed, most)
 }
 
-// socketsIn is Sockets for sockets in the states, which are bits.
+// socketsIn returns the sockets in the given states, which are bits, and otherwise works like Sockets.
 func socketsIn(ctx context.Context, states uint32, most int) (sockets []Socket, complete bool, err error) {
 	complete = true
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {

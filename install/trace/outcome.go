@@ -102,7 +102,7 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 		return Outcome{"captured", "outbound"}
 	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate:
 		return Outcome{"captured", "dns"}
-	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter judges IPv6, too
+	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter decides about these
 		return Outcome{}
 	}
 	return exemptionBy(r.Match)

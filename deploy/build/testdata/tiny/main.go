@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tiny stands for the product's programs, and is built in a second. It consists of
-// modules of others, too, whose licences an archive has.
+// Command tiny is built by tests instead of the product's programs, because it builds within a second.
+// It imports modules of other projects, whose licences an archive must contain.
 package main
 
 import (
