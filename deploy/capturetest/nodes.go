@@ -61,7 +61,6 @@ func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	return chosen
 }
 
-// maxReasons limits the number of reasons in the error of notReady.
 const maxReasons = 3
 
 // notReady returns an error with the first reasons for which agents are not ready.

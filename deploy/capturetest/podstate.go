@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podState describes the containers of a pod.
 type podState struct {
 	running     bool                             // all containers run, and the pod's addresses are known
 	application *corev1.ContainerStateTerminated // how the application ended, or nil

@@ -78,7 +78,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	return r.remove(ctx, r.created...)
 }
 
-// connect starts the pods, and returns the checks and what the client observed of them.
+// connect starts the pods, and returns the checks and the client's observations.
 func (r *run) connect(ctx context.Context) ([]check, []report.TestObservation, error) {
 	if r.Namespace == "" {
 		r.Progress("%s: creating namespace %s", r.step, r.namespace)

@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// program is a Go program's path in the image, and its package.
 type program struct{ path, source string }
 
 func parse(args []string) ([]program, error) {

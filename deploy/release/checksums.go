@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// sumsFile is the name of the file with the checksums, in the format of sha256sum.
 const sumsFile = "SHA256SUMS"
 
 // checksums returns the SHA-256 checksums of all files in a directory except sumsFile, in the format

@@ -39,8 +39,8 @@ type Verdict struct {
 	Choice config.Backend `json:"choice,omitempty"` // the first choice of this boot, for Auto
 }
 
-// DirectoryName is the name of the verdict's directory in the run directory. The guard and the test
-// mount only this part of the run directory.
+// DirectoryName is the name of the verdict's directory in the run directory. It is a directory of its
+// own, because the container of the test mounts no other part of the run directory.
 const DirectoryName = "backend"
 
 const fileName = "verdict.json"

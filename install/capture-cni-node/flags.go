@@ -35,7 +35,6 @@ func readEnvironment(flags *pflag.FlagSet) error {
 	return errors.Join(faults...)
 }
 
-// logging contains the flags for the log.
 type logging struct{ level, format string }
 
 func (l *logging) declare(flags *pflag.FlagSet) {
@@ -43,7 +42,6 @@ func (l *logging) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&l.format, "log-format", "text", "format of log entries: text or json")
 }
 
-// logger returns a log that writes to out.
 func (l logging) logger(out io.Writer) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	level, ok := levels[l.level]

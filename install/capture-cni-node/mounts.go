@@ -16,9 +16,9 @@ import (
 
 const mountInterval = time.Second // between checks of the mounts
 
-// untilDeleted returns a task that returns an error once one of the directories was deleted on the
-// node. The container's mount then still shows the deleted directory. Because of the error the
-// container restarts, and mounts the new directory.
+// untilDeleted returns a task that fails once one of the directories was deleted on the node, because
+// the container's mount then still shows the deleted directory. After the failure, the container
+// restarts and mounts the new directory.
 func (o *options) untilDeleted(mounts ...string) task {
 	return func(ctx context.Context) error {
 		for {
@@ -54,7 +54,6 @@ func (o *options) guardMounts() []string {
 		telemetry.HistoryDirectory(o.AgentSocket()), o.GuardDirectory(), podnet.LockDirectory)
 }
 
-// socketDirectories returns the directories of the CRI sockets.
 func (o *options) socketDirectories() (directories []string) {
 	for _, socket := range o.sockets {
 		directories = append(directories, filepath.Dir(socket))

@@ -38,7 +38,6 @@ type options struct {
 	runtime *cri.Client // nil without a CRI socket
 }
 
-// inCluster is the directory of a pod's credentials for the API server.
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func (o *options) declare(flags *pflag.FlagSet) {

@@ -50,7 +50,6 @@ func flagsOf(flags *pflag.FlagSet) string {
 	return strings.Join(words, " ")
 }
 
-// kernelVersion writes the kernel's version, as uname reports it.
 func kernelVersion(_ context.Context, out io.Writer) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -102,8 +102,8 @@ type bounded struct {
 	open []net.Conn // the oldest first
 }
 
-// observe is an http.Server's function ConnState. The server calls it for a new connection before it
-// serves the connection, and when a connection ends.
+// observe implements http.Server.ConnState. The server calls it for a new connection before it serves
+// the connection, and when a connection ends.
 func (b *bounded) observe(conn net.Conn, state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

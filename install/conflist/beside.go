@@ -104,7 +104,6 @@ func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) 
 	return warnings
 }
 
-// severities maps the agent's decision about its entry to the severity of the finding.
 var severities = map[decision]report.Severity{allowed: report.Note, kept: report.Note, Refused: report.Problem}
 
 // Finding returns a finding about the plugin. It is a problem if the agent writes no entry because of
@@ -114,7 +113,6 @@ func (o Other) Finding() report.Finding {
 	return report.Finding{Code: code, Severity: severities[o.Decision], Reason: what, Next: do}
 }
 
-// describe returns the code, the reason and the next step of the finding.
 func (o Other) describe() (code report.Code, what, do string) {
 	const (
 		retire     = "remove istio-cni (deploy/guides/migrate-istio-cni.md)"

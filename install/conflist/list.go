@@ -50,7 +50,6 @@ func (p Plugin) IsIstioCNI() bool {
 	return p.Type == report.IstioCNI || strings.HasSuffix(p.Type, "-"+report.IstioCNI)
 }
 
-// isAmbient reports whether an entry of istio-cni has ambient mode enabled.
 func isAmbient(entry []byte) bool {
 	var keys struct {
 		AmbientEnabled bool `json:"ambient_enabled"`

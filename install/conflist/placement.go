@@ -53,7 +53,6 @@ var placements = map[report.Mode]Placement{
 	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},
 }
 
-// everyMode returns all modes that have a placement, sorted.
 func everyMode() []report.Mode { return slices.Sorted(maps.Keys(placements)) }
 
 // file is the placement that writes the entry to a file of its own in the runtime's directory.

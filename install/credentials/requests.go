@@ -28,10 +28,8 @@ type requests struct {
 	jitter func(limit time.Duration) time.Duration // nil for rand.N
 }
 
-// isDue reports whether a request for a token is permitted now.
 func (r *requests) isDue(now time.Time) bool { return !now.Before(r.next) }
 
-// recordFailure records a failed request.
 func (r *requests) recordFailure(now time.Time, err error) {
 	r.failed++
 	r.err = err

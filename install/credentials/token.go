@@ -39,7 +39,6 @@ func readClaims(token string) (read claims, err error) {
 	return read, nil
 }
 
-// readLifetime returns the times in the claims of a token.
 func readLifetime(token string) (Lifetime, error) {
 	c, err := readClaims(token)
 	if err != nil {

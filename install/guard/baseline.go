@@ -55,7 +55,6 @@ func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), netip.Addr.Is6)
 }
 
-// baselineOf returns the baseline for the current state of the namespace.
 func baselineOf(o kernel.Observation) baseline {
 	return baseline{Stamp: o.Stamp, Backend: o.Backend, Digest: o.Digest}
 }

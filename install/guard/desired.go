@@ -96,8 +96,8 @@ func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) 
 	return d, err
 }
 
-// isOther reports whether a stamp is that of rules which another version wrote, or the plugin with
-// another configuration.
+// isOther reports whether a stamp is that of rules of another version or another configuration of the
+// plugin.
 func (d desired) isOther(stamp string) bool { return capture.IsStamp(stamp) && stamp != d.stamp }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }

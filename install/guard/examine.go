@@ -17,7 +17,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// examineTimeout limits the examination of one pod.
 const examineTimeout = 4 * time.Second
 
 // ended is a context that has already ended. With it, podnet.Open does not wait for the lock.

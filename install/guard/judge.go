@@ -16,12 +16,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// finding returns the finding that a pod is in a state, for a reason.
 func finding(state report.Code, reason string) report.Finding {
 	return report.Finding{Code: state, Severity: state.Severity(), Reason: reason}
 }
 
-// lacksRules reports whether a pod in this state lacks the desired rules.
 func lacksRules(state report.Code) bool { return state == report.Uncaptured || state == report.Drifted }
 
 // isSettled reports whether a pod in this state has rules that need no repair.

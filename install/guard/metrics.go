@@ -27,7 +27,7 @@ type podMetrics struct {
 	lastListing, lastRound prometheus.Gauge
 }
 
-// Metrics describes the guard's metrics, in the order of the reference's table.
+// Metrics describes the guard's metrics.
 func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 
 func newPodMetrics(f *metrics.Factory) *podMetrics {

@@ -51,12 +51,12 @@ func readIn(dir, name string, most int64) (content []byte, at time.Time, err err
 	if err != nil {
 		return nil, at, err
 	}
-	defer func() { _ = root.Close() }() // a failed close loses nothing, because nothing was written
+	defer func() { _ = root.Close() }() // a failed close loses nothing
 	file, err := host.OpenIn(root, name)
 	if err != nil {
 		return nil, at, err
 	}
-	defer func() { _ = file.Close() }() // a failed close loses nothing, because nothing was written
+	defer func() { _ = file.Close() }() // a failed close loses nothing
 	info, err := file.Stat()
 	if err != nil {
 		return nil, at, err

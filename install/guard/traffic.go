@@ -20,7 +20,6 @@ type reading struct {
 	surplus  tally // connections that the metric counted too often, because a packet passed between two parts of a reading
 }
 
-// tally maps outcomes to numbers of connections.
 type tally map[trace.Outcome]int64
 
 // maxTallied limits the growth of one counter between two readings. A pod with NET_ADMIN can give its

@@ -44,7 +44,6 @@ func (u *Update) Set(text string) error {
 // Type implements pflag.Value.
 func (*Update) Type() string { return "string" }
 
-// isOn reports whether the guard updates pods.
 func (u Update) isOn() bool { return u == UpdateRules || u == UpdateAnnotations }
 
 // Limits of the updates on the whole node.

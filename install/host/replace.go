@@ -63,7 +63,6 @@ func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(p
 	return d.root.Rename(temp, name)
 }
 
-// selinux is the extended attribute that contains a file's SELinux label.
 const selinux = "security.selinux"
 
 // copyMetadata sets the new file's mode and owner, and copies the SELinux label of the old file,

@@ -22,7 +22,7 @@ import (
 // MaxPath is the kernel's limit for the length of a socket's path, in bytes.
 const MaxPath = 107
 
-// ListenStream creates a stream socket. Closing the listener does not delete the socket's file:
+// ListenStream creates a stream socket. Closing the listener does not delete the socket's file, so
 // connections are refused until the next agent replaces the file.
 func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 	return replace(path, func(unfinished string) (*net.UnixListener, error) {
@@ -65,7 +65,6 @@ func replace[S io.Closer](path string, listen func(unfinished string) (S, error)
 	return made, nil
 }
 
-// errRemoved means that a socket's file was deleted.
 var errRemoved = errors.New("the socket's file was removed")
 
 const (

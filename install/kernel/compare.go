@@ -59,5 +59,6 @@ func digestOf(t dump.Dump) string {
 	return digestVersion + hex.EncodeToString(sum[:])
 }
 
-// Comparable reports whether a digest is of digestVersion. Only such digests can be compared.
+// Comparable reports whether a digest has the current digestVersion, so that it can be compared with
+// current digests.
 func Comparable(digest string) bool { return strings.HasPrefix(digest, digestVersion) }

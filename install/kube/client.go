@@ -27,7 +27,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/httplimit"
 )
 
-// requestTimeout limits each request, including its retries.
+// requestTimeout limits a request with its retries, except the lists and watches of a node's pods.
 const requestTimeout = 10 * time.Second
 
 func do(ctx context.Context, request *rest.Request) rest.Result {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// captureReady is the type of the condition.
 const captureReady corev1.NodeConditionType = "CaptureReady"
 
 // ConditionWriter writes the condition CaptureReady of one node.

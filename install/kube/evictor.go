@@ -70,7 +70,7 @@ func NewEvictor(
 	}, nil
 }
 
-// EvictorMetrics describes an Evictor's metrics, in the order of the reference's table.
+// EvictorMetrics describes an Evictor's metrics.
 func EvictorMetrics() []metrics.Metric { return metrics.Document(newCounter) }
 
 func newCounter(f *metrics.Factory) *prometheus.CounterVec {

@@ -26,7 +26,6 @@ func (c *Client) UpdateLease(ctx context.Context, changed *coordination.Lease) (
 	return lease(ctx, "updating", c.rest.Put(), changed.Namespace, changed.Name, changed, changed.Name)
 }
 
-// leasesPath is the API's path before the namespace.
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces"
 
 func lease(

@@ -64,8 +64,8 @@ const (
 	faultyHeartbeat = time.Minute
 )
 
-// Run writes the state after each change and at intervals, until ctx ends. It does not delete the Lease
-// at its end: the next agent continues to write it, or it becomes stale.
+// Run writes the state after each change and at intervals, until ctx ends. At its end, it does not
+// delete the Lease. The next agent continues to write the Lease, or the Lease becomes stale.
 func (w *LeaseWriter) Run(ctx context.Context) {
 	wait := firstDelay
 	for {
@@ -79,7 +79,6 @@ func (w *LeaseWriter) Run(ctx context.Context) {
 	}
 }
 
-// publish writes the state if a write is due.
 func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
 	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // a later time means that the clock was set back
 		return

@@ -42,7 +42,7 @@ func (r *row) record(refused bool) {
 
 func (r *row) isLong() bool { return r.last.Sub(r.first) >= refusalTime }
 
-// Metrics describes the metrics of Refusals, in the order of the reference's table.
+// Metrics describes the metrics of Refusals.
 func Metrics() []metrics.Metric { return metrics.Document(NewRefusals) }
 
 // NewRefusals returns Refusals, and creates their metrics.

@@ -37,8 +37,8 @@ const (
 	firstPause    = time.Second // between checks of a tainted node
 	maxTaintPause = 5 * time.Second
 
-	// resync is the time between checks of a node without the taint. They continue because a Node that
-	// is registered again has the taint again.
+	// resync is the time between checks of a node without the taint. The checks continue because a Node
+	// that is registered again has the taint again.
 	resync = time.Minute
 )
 
@@ -103,7 +103,6 @@ func (r *TaintRemover) explain(ctx context.Context, node *corev1.Node, cause err
 	}
 }
 
-// event returns a warning Event about the Node.
 func (r *TaintRemover) event(node *corev1.Node, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{

@@ -27,7 +27,6 @@ func (c *Client) Node(ctx context.Context, name, version string) (*corev1.Node, 
 	return node, nil
 }
 
-// taintAttempts limits the attempts of RemoveTaint.
 const taintAttempts = 5
 
 // RemoveTaint removes all taints with this key from a Node, and keeps the other taints. If the API

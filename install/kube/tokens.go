@@ -85,6 +85,6 @@ func (c *Client) RejectsToken(ctx context.Context, server, caFile, token string)
 	if err != nil {
 		return false
 	}
-	_ = answer.Body.Close() // a failed close loses nothing, because nothing was read
+	_ = answer.Body.Close() // a failed close loses nothing
 	return answer.StatusCode == http.StatusUnauthorized
 }

@@ -35,7 +35,6 @@ func (n *Node) Evidence() []report.BundlePart {
 	}
 }
 
-// programEvidence describes an installed program.
 type programEvidence struct {
 	Path     string    `json:"path"`
 	Mode     string    `json:"mode"`
@@ -104,7 +103,6 @@ func outcome(err error) error {
 	return err
 }
 
-// credentialEvidence describes the plugin's credentials.
 type credentialEvidence struct {
 	Wanted      bool      `json:"wanted"` // the credentials should be on the node
 	Kubeconfig  string    `json:"kubeconfig"`

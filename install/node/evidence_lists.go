@@ -24,7 +24,6 @@ import (
 // maxListFiles limits the number of files in the runtime's directory that are read.
 const maxListFiles = 256
 
-// listEvidence describes a file in the runtime's directory.
 type listEvidence struct {
 	File     string     `json:"file"`
 	Size     int64      `json:"size"`

@@ -51,8 +51,8 @@ const (
 
 	// tokenCheckInterval is the interval at which the agent asks the API server whether it accepts the
 	// plugin's token. While the agent can't answer requests for pods, the interval is
-	// tokenCheckWithoutPods, because the plugin then needs the token, and without a valid one lookups
-	// of meshed pods time out.
+	// tokenCheckWithoutPods, because the plugin then needs the token, and lookups of meshed pods time
+	// out without a valid one.
 	tokenCheckInterval    = 5 * time.Minute
 	tokenCheckWithoutPods = 10 * time.Second
 
@@ -146,9 +146,9 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 }
 
 // repair restores the entry after another program changed the runtime's directory. If the plugin or its
-// credentials are not in place, it reconciles the whole node instead.
+// credentials are not in place, it reconciles the whole node instead, because the agent must write the
+// entry after everything that the plugin needs.
 func (k *Keeper) repair(ctx context.Context) {
-	// The entry must be placed after everything that the plugin needs, so reconcile the whole node.
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
 		k.resync(ctx, false)
 		return

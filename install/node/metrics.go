@@ -9,7 +9,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/metrics"
 )
 
-// nodeMetrics are the metrics of a node.
 type nodeMetrics struct {
 	good, contended                      *prometheus.GaugeVec
 	otherMesh, preflight                 *prometheus.GaugeVec
@@ -21,7 +20,7 @@ type nodeMetrics struct {
 	runtime                              *prometheus.GaugeVec
 }
 
-// KeeperMetrics describes the Keeper's metrics, in the order of the reference's table.
+// KeeperMetrics describes the Keeper's metrics.
 func KeeperMetrics() []metrics.Metric { return metrics.Document(newNodeMetrics) }
 
 func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
@@ -58,7 +57,6 @@ func (m *nodeMetrics) observe(report Report) {
 	}
 }
 
-// setRuntime sets the metric of the container runtime that answered last.
 func (m *nodeMetrics) setRuntime(found Runtime) {
 	m.runtime.Reset()
 	if found != (Runtime{}) {
@@ -66,7 +64,6 @@ func (m *nodeMetrics) setRuntime(found Runtime) {
 	}
 }
 
-// observeOthers sets the metric of other meshes' plugins.
 func (m *nodeMetrics) observeOthers(others []conflist.Other) {
 	m.otherMesh.Reset()
 	for _, other := range others {

@@ -21,7 +21,6 @@ const ciliumBackup = ".cilium_bak"
 // cni.exclusive.
 const ciliumLegacy = "05-cilium.conf" + ciliumBackup
 
-// renamedByCilium returns the name of a file that Cilium renamed, or "".
 func renamedByCilium(net *host.Dir) string {
 	names, _ := net.Names()
 	isOther := func(name string) bool { return !strings.HasSuffix(name, ciliumBackup) || name == ciliumLegacy }

@@ -77,7 +77,6 @@ func inAgent(ctx context.Context, settings Settings, runtime *cri.Client) report
 	return p.found
 }
 
-// preflight collects findings.
 type preflight struct {
 	settings Settings
 	label    string   // the label that the node's security module gives to this process

@@ -143,7 +143,6 @@ func (p Program) fault(bin *host.Dir) error {
 	return err
 }
 
-// sameBytes reports whether two files have the same content.
 func sameBytes(a, b io.Reader) (bool, error) {
 	left, right := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {

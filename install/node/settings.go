@@ -71,7 +71,6 @@ func (s Settings) socket(of func(agentSocket string) string) string {
 	return s.At(of(s.Entry.Conf.AgentSocket))
 }
 
-// guardName is the guard's directory in the run directory.
 const guardName = "guard"
 
 // GuardDirectory returns the path, in the agent's container, of the guard's baselines.

@@ -50,7 +50,6 @@ func entryOf(object any, meshes []config.MeshName) (*entry, error) {
 	return nil, fmt.Errorf("keeping an object of type %T: expected a pod", object)
 }
 
-// keyOf returns the key of a pod or an entry.
 func keyOf(object any) (string, error) {
 	switch object := object.(type) {
 	case *entry:

@@ -209,7 +209,7 @@ type podMetrics struct {
 	refused         *prometheus.CounterVec
 }
 
-// Metrics describes the Server's metrics, in the order of the reference's table.
+// Metrics describes the Server's metrics.
 func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 
 func newMetrics(f *metrics.Factory) *podMetrics {

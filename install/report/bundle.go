@@ -21,7 +21,7 @@ type BundlePart struct {
 	Write func(context.Context, io.Writer) error
 }
 
-// These limits keep a bundle small enough to send, and prevent that one part blocks the others.
+// These limits keep a bundle small enough to send, and keep one part from blocking the others.
 const (
 	maxPart     = 1 << 20
 	maxParts    = 1024

@@ -23,7 +23,6 @@ type Meaning struct {
 // Codes returns the meanings of all codes, in the order of the documents.
 func Codes() []Meaning { return slices.Concat(podCodes, nodeCodes, clusterCodes) }
 
-// advices maps codes to next steps.
 var advices = func() map[Code]string {
 	advices := map[Code]string{}
 	for _, code := range Codes() {
@@ -35,7 +34,6 @@ var advices = func() map[Code]string {
 // Advice returns the code's general next step, or "" for an unknown code.
 func (c Code) Advice() string { return advices[c] }
 
-// severities maps pods' states to severities.
 var severities = map[Code]Severity{
 	Captured:      OK,
 	Uncaptured:    Problem,
@@ -67,7 +65,6 @@ var partCodes = map[string]Code{
 // CodeOfPart returns the code for a fault of a part of the node, or "" for an unknown part.
 func CodeOfPart(part string) Code { return partCodes[part] }
 
-// addCodes maps the reasons of failed ADDs to codes.
 var addCodes = map[capture.Reason]Code{
 	capture.ReasonAnnotations: AddAnnotations, capture.ReasonRefused: AddRefused, capture.ReasonLookup: AddLookup,
 	capture.ReasonConfiguration: AddConfiguration, capture.ReasonInput: AddInput, capture.ReasonKernel: AddKernel, capture.ReasonGone: AddGone,

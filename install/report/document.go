@@ -81,7 +81,6 @@ func (d Document) findings() (f Findings) {
 	return f
 }
 
-// limit removes the findings and notes that exceed the limits.
 func (d *Document) limit() {
 	d.Faults = d.Faults[:min(len(d.Faults), maxFindings)]
 	d.Notes, d.Codes = d.Notes[:min(len(d.Notes), maxNotes)], d.Codes[:min(len(d.Codes), maxNotes)]

@@ -36,7 +36,7 @@ func FaultSeverity(waits bool) Severity {
 	return map[bool]Severity{true: Waiting, false: Problem}[waits]
 }
 
-// join joins the texts that are not empty with colons.
+// join joins all texts except empty ones, with a colon between two of them.
 func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ": ")
 }

@@ -45,7 +45,6 @@ type counted struct {
 	queued  bool
 }
 
-// notice is a message about a pod.
 type notice struct {
 	subject subject
 	code    report.Code
@@ -70,7 +69,7 @@ const (
 	eventMissing  = "CaptureMissing"
 )
 
-// These limits prevent that a node on which every pod fails overloads the API server.
+// These limits keep a node on which every pod fails from overloading the API server.
 const (
 	eventsPerSecond = 1
 	eventsAtOnce    = 25

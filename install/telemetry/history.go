@@ -66,7 +66,7 @@ func LastRecord(dir, uid string) (record.Record, error) {
 	if err != nil {
 		return record.Record{}, err
 	}
-	defer func() { _ = d.Close() }() // a failed close loses nothing, because the directory was only read
+	defer func() { _ = d.Close() }() // a failed close loses nothing
 	for _, file := range slices.Backward(filesOf(d, uid)) {
 		if r, err := readFile(d, file); err == nil {
 			return r, nil

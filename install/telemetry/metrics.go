@@ -15,7 +15,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// addMetrics are the metrics of the ADDs on a node.
 type addMetrics struct {
 	adds, lost     *prometheus.CounterVec
 	dropped        prometheus.Counter
@@ -24,7 +23,7 @@ type addMetrics struct {
 	build, netConf *prometheus.GaugeVec
 }
 
-// Metrics describes the agent's metrics of records and Events, in the order of the reference's table.
+// Metrics describes the agent's metrics of records and Events.
 func Metrics() []metrics.Metric {
 	return slices.Concat(metrics.Document(newAddMetrics), metrics.Document(newDroppedEvents))
 }
@@ -82,7 +81,7 @@ func (m *addMetrics) showBuild(plugin string) {
 		if info, err := buildinfo.Read(program); err == nil {
 			installed = config.Version(info)
 		}
-		_ = program.Close() // a failed close loses nothing, because nothing was written
+		_ = program.Close() // a failed close loses nothing
 	}
 	m.build.Reset()
 	m.build.WithLabelValues(config.OwnVersion(), config.OwnVersion(), installed).Set(1)

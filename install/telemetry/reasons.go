@@ -8,7 +8,6 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// ofAdds returns the verdicts about ADDs.
 func ofAdds() []record.Verdict {
 	return []record.Verdict{record.Captured, record.Passed, record.Failed}
 }

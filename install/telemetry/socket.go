@@ -32,7 +32,6 @@ func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// makeDirectories creates the directories of records next to a socket.
 func makeDirectories(socket string) error {
 	for _, dir := range []string{record.Spool(socket), HistoryDirectory(socket)} {
 		if err := makePrivate(dir); err != nil {

@@ -192,7 +192,6 @@ func (l *Listener) paced(level slog.Level) *slog.Logger {
 	return log
 }
 
-// line logs a line about a pod's record.
 func (l *Listener) line(r record.Record, level slog.Level, message string, args ...any) {
 	log := l.paced(level).With("pod", r.Pod.String(), "uid", r.Pod.UID, "sandbox", r.Sandbox)
 	if r.Trace != "" {
@@ -207,7 +206,6 @@ func (l *Listener) line(r record.Record, level slog.Level, message string, args 
 	log.Log(context.Background(), level, message, args...)
 }
 
-// seconds returns the durations of an ADD's stages, for a log line.
 func seconds(stages map[record.Stage]float64) slog.Attr {
 	var attrs []any
 	for _, stage := range report.Stages() {

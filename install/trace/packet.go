@@ -114,7 +114,6 @@ func (p passage) sender() (owner Owner, known bool) {
 	return *p.Owner, true
 }
 
-// rangeOf returns the list's range that contains an address.
 func rangeOf(list capture.List[netip.Prefix], address netip.Addr) (netip.Prefix, bool) {
 	i := slices.IndexFunc(list.Values, func(p netip.Prefix) bool { return p.Contains(address) })
 	if i < 0 {

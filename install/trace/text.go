@@ -140,7 +140,6 @@ func (t Path) stepWords(s Step) string {
 	return fmt.Sprintf("%s: rule %d (%s) %s: %s", chain, s.Number, conditions, words(s.Do), s.Why)
 }
 
-// words returns an action in words.
 func words(do capture.Action) string {
 	switch do.Verdict {
 	case capture.Jump:

@@ -65,7 +65,6 @@ func Of(rules capture.Ruleset, p Packet) Path {
 
 const loopbackName = "lo"
 
-// tracer holds the state of one evaluation.
 type tracer struct {
 	rules capture.Ruleset
 	at    passage
@@ -166,7 +165,6 @@ func (h HookTrace) captures() bool {
 	return h.Table == capture.NAT || h.Table == capture.Filter || h.Table == capture.Mangle && h.Hook == capture.Prerouting
 }
 
-// defers reports whether a rule leaves the decision to another table.
 func defers(chain capture.Chain, rule capture.Rule) bool {
 	return chain.Name == capture.ChainSYN && (rule.Match.Unconfirmed || rule.Match.FromLo)
 }

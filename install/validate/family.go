@@ -67,8 +67,8 @@ func readPodNetwork() (podNetwork, error) {
 	return pod, nil
 }
 
-// families returns the families to prove. Auto proves the families that the mesh captures: IPv6 of a
-// dual-stack pod only if ADD installed IPv6 rules.
+// families returns the families to prove. Auto proves the families that the mesh captures. In a
+// dual-stack pod, IPv6 is one of them only if ADD installed IPv6 rules.
 func (pod podNetwork) families(selected Families) []Family {
 	named := map[Families][]Family{OnlyIPv4: {IPv4}, OnlyIPv6: {IPv6}, Both: {IPv4, IPv6}}
 	if families, ok := named[selected]; ok {

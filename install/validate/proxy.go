@@ -59,10 +59,8 @@ func accept(listener net.Listener, handle func(*net.TCPConn)) {
 	}
 }
 
-// connectionTimeout limits the duration of one connection.
 const connectionTimeout = 5 * time.Second
 
-// side is the proxy's outbound or inbound side.
 type side struct {
 	name                 string
 	inbound, transparent bool

@@ -154,7 +154,6 @@ func DefaultDestinations() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 }
 
-// destination returns the address to connect to.
 func (s Settings) destination(pod podNetwork, f Family) (netip.Addr, error) {
 	candidates, missing := s.Destinations, "no --destination is an %s address"
 	if s.Direction == Inbound {
