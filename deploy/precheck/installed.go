@@ -51,7 +51,7 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// findInstallation returns the namespace of an existing installation, or "". It finds it by the
+// findInstallation returns the namespace of an existing installation, or "". It looks for the
 // ClusterRoleBinding that every release has. Only a cluster administrator can create a
 // ClusterRoleBinding, but anyone can label a DaemonSet, so labels would prove nothing.
 func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (namespace string) {

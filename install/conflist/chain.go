@@ -27,8 +27,8 @@ func (c chained) Place(net Net, entry []byte) error {
 }
 
 // ChainFault returns an error that names the invalid files in the directory of the auxiliary chain.
-// Multus loads every file whose name ends in .conf. If one of them is invalid, Multus skips the whole
-// chain, and starts pods without capture.
+// Multus loads every .conf file there. If one of them is invalid, Multus skips the whole chain, and
+// starts pods without capture.
 func ChainFault(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

@@ -36,9 +36,9 @@ func (inserted) Place(net Net, entry []byte) error {
 	})
 }
 
-// checkUnchanged returns a function that returns an error if another program has written the file since
-// the agent read it, so that the agent does not overwrite the change. A change between this check and
-// the renaming is still lost, because the agent shares no lock with that program.
+// checkUnchanged returns a function that fails if another program has written the file since the agent
+// read it, so that the agent does not overwrite the change. A change between this check and the
+// renaming is still lost, because the two programs share no lock.
 func checkUnchanged(net Net, name string, edited []byte) func(string) error {
 	return func(string) error {
 		current, err := net.Read(name)

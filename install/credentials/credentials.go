@@ -106,11 +106,10 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 	return first
 }
 
-// freshToken returns the current token or a new one. It requests a new one with renew, after half of
-// the current token's lifetime, and if the current one is bound to another Node, as on a copy of that
-// node's disk. If the request fails, or must wait because of earlier requests, freshToken returns the
-// error, and the current token while that is valid. If it returns a new token with an error, the error
-// is about the clocks.
+// freshToken returns the current token or a new one. It requests a new token with renew, after half of
+// the current token's lifetime, and if the current token is bound to another Node, as on a copy of that
+// node's disk. If it can't get a new token, it returns the error, and the current token while that is
+// valid. An error with a new token is about the clocks.
 func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()

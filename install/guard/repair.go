@@ -105,8 +105,8 @@ func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have
 // exited, but reports the sandbox as ready until DEL returns. So a pod with a known baseline counts as
-// ended once its containers have exited. A pod without one, which was never seen captured, runs until
-// its sandbox ends.
+// ended once its containers have exited. A pod without a baseline was never seen captured, and counts
+// as running until its sandbox ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := e.runtimeFault(); fault != nil {
 		return false, fault

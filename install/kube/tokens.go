@@ -19,15 +19,15 @@ import (
 type TokenSpec struct {
 	Namespace, ServiceAccount string
 	Node                      string // the Node to bind the token to, or ""
-	NodeExisted               bool   // a token was bound to the Node before, so an unbound token must not follow
+	NodeExisted               bool   // a valid token is bound to the Node, so a missing Node was deleted
 	TTL                       time.Duration
 }
 
 // RequestToken returns a new token of a service account that is bound to a Node, so that deleting the
-// Node revokes the token. If the API server can't bind tokens to Nodes, or does not have the Node yet,
-// RequestToken requests an unbound token, which the chart's policy can refuse. After a bound token, it
-// never requests an unbound one, which would outlive a deleted Node. It does not bind tokens to the
-// agent's pod, because then each rollout would revoke them.
+// Node revokes the token. If the API server can't bind tokens to Nodes, or lacks the Node, RequestToken
+// requests an unbound token, which the chart's policy can refuse. With NodeExisted, it requests none
+// for a missing Node. It does not bind tokens to the agent's pod, because then each rollout would
+// revoke them.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -47,7 +47,7 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 }
 
 // loadTimeout is the time that the agent waits for the runtime to load a file that the runtime watches.
-// It is long, because mode auto keeps its choice, and because a node is busiest when its agent starts.
+// It is long, because mode auto keeps its choice, and a node is busiest when its agent starts.
 // answerTimeout is the time after which the agent reports that the runtime does not answer.
 const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 

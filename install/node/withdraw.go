@@ -67,9 +67,9 @@ func (n *Node) credentialFiles() []string {
 	return append(written, n.present(n.Settings.BinDirs, config.LookupProgram)...)
 }
 
-// directoryWithoutCredentials returns the state directory or the run directory, if it has no
-// kubeconfig. If both have one, it removes the kubeconfig in the run directory, which the plugin uses
-// only while the state directory can't be written.
+// directoryWithoutCredentials returns the state directory if it has no kubeconfig. Otherwise it removes
+// the credentials in the run directory, which the plugin uses only while the state directory can't be
+// written, and returns the run directory.
 func (n *Node) directoryWithoutCredentials() (string, error) {
 	if len(n.present([]string{n.Settings.StateDir}, config.KubeconfigName)) == 0 {
 		return n.Settings.StateDir, nil
