@@ -75,7 +75,7 @@ const (
 	TProxy   Mode = "TPROXY"
 )
 
-// Count returns the number of checks with a verdict.
+// Count returns the number of checks with this verdict.
 func (r *Report) Count(verdict Verdict) (count int) {
 	for _, result := range r.Results {
 		if result.Verdict() == verdict {

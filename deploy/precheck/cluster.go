@@ -45,7 +45,7 @@ type Felix struct {
 }
 
 // Read reads the facts about a cluster. Parts that it can't read are in Unknown. It returns an error
-// only if the API server does not answer.
+// only if it can't read the API server's version.
 func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster, error) {
 	var info version.Info
 	if err := client.GetJSON(ctx, "/version", &info); err != nil {

@@ -13,7 +13,7 @@ import (
 // Report contains the results of the checks, and the commands that install with these results.
 type Report struct {
 	Results  report.Findings   `json:"results"`
-	Values   map[string]string `json:"values"`          // values of the chart that differ from the defaults
+	Values   map[string]string `json:"values"`          // values of the chart that the checks have chosen
 	Guide    string            `json:"guide,omitempty"` // the guide to follow instead of Commands
 	Commands []string          `json:"commands"`        // commands that install or upgrade with these values; empty while that is not safe
 

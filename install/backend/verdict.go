@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend tests once per boot whether a node's kernel supports the backend. With the backend
-// "auto", it also chooses the backend.
+// Package backend tests whether a node's kernel supports the backend, and keeps the result until the
+// next boot. With the backend "auto", it also chooses the backend.
 package backend
 
 import (

@@ -23,7 +23,7 @@ type packetFlags struct {
 	mark             uint32
 }
 
-// packetFlagNames are the flags that have no effect without --to.
+// packetFlagNames are the flags that require --to.
 var packetFlagNames = []string{"from", "as", "udp", "ping", "in", "interface", "mark"}
 
 // declare declares the flags. byDefault describes the default of --interface.

@@ -73,8 +73,8 @@ func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	return other
 }
 
-// standingMode returns the mode of an existing entry that the runtime calls, and whether there is one.
-// If there are several, it returns the mode of the one that the runtime calls first.
+// standingMode returns the mode of an existing entry, and whether there is one. If there are several
+// entries, it returns the mode of the one that the runtime would call first.
 func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	if found, _ := net.Has(OwnedName); found {
 		return report.Owned, true

@@ -26,9 +26,9 @@ func (c chained) Place(net Net, entry []byte) error {
 	return errors.Join(c.file.Place(net, entry), ChainFault(net))
 }
 
-// ChainFault returns an error that names the invalid files in the directory of the auxiliary chain.
-// Multus loads every .conf file there. If one of them is invalid, Multus skips the whole chain, and
-// starts pods without capture.
+// ChainFault returns an error that names other programs' invalid files in the directory of the
+// auxiliary chain. Multus loads every .conf file there. If one of them is invalid, Multus skips the
+// whole chain, and starts pods without capture.
 func ChainFault(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}

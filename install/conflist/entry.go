@@ -83,9 +83,8 @@ func (e Entry) With(chosen config.Backend) Entry {
 	return e
 }
 
-// Text returns the text of the entry with the path of a kubeconfig. It contains the agent's keys, and
-// then the operator's keys in their order. Under Multus, it does not request annotations, because
-// Multus passes none.
+// Text returns the text of the entry with the path of a kubeconfig, followed by Keys. Under Multus, it
+// does not request annotations, because Multus passes none.
 func (e Entry) Text(kubeconfig string) []byte {
 	own := fmt.Appendf(nil, `{"type":%q,"kubeconfig":%q`, PluginType, kubeconfig)
 	if !e.Mode.UnderMultus() {

@@ -57,8 +57,7 @@ func isAmbient(entry []byte) bool {
 	return json.Unmarshal(entry, &keys) == nil && keys.AmbientEnabled
 }
 
-// Parse parses a list as libcni does. The error says why a runtime would not load the list, and quotes
-// nothing of the list.
+// Parse parses a list as libcni does. Its errors quote nothing of the list.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {

@@ -118,8 +118,8 @@ func (p primary) names(types []string) bool {
 	return !slices.ContainsFunc(types, func(kind string) bool { return !slices.Contains(p.types, kind) })
 }
 
-// Called returns nil if every list that the runtime may load contains the plugin, and otherwise the
-// reason for which the runtime may not call it.
+// Called returns nil if each set of lists that the runtime may load contains the plugin, and otherwise
+// the reason for which the runtime may not call the plugin.
 func (n Net) Called() error {
 	found, err := n.load(true)
 	if err == nil && len(found.sets) == 0 {

@@ -67,7 +67,7 @@ type State struct {
 	Kubeconfig string // path that the plugin uses
 	Token      Lifetime
 	CAExpires  time.Time
-	Fallback   bool // only the run directory, which a reboot empties, has the credentials
+	Fallback   bool // the run directory, which a reboot empties, has the current credentials
 }
 
 // Ensure writes the kubeconfig, token and CA that are missing, differ or are due for renewal. With

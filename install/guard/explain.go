@@ -23,8 +23,8 @@ import (
 var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain returns everything that is known about one pod: its annotations at creation and now, its
-// state, its rules in the kernel, and its last ADD. It changes nothing. If the pod's sandbox does not
-// run, it returns only the last ADD. Errors: ErrNotHere.
+// state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it changes nothing. If
+// the pod's sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {

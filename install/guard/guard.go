@@ -54,8 +54,7 @@ const (
 	retryInterval          = 5 * time.Second       // after an examination that left the pod unrepaired or unknown
 )
 
-// Guard examines the pods of one node. Only one goroutine may use it, except where a method says
-// otherwise.
+// Guard examines the pods of one node. Only one goroutine may use it, except that any may call Stuck.
 type Guard struct {
 	settings Settings
 	runtime  Runtime

@@ -14,7 +14,7 @@ import (
 
 // Trace returns the rule that decides about a packet of one pod, the packet's path through the rules,
 // and the reasons for which the result may be wrong. If the packet has no interface, Trace derives it
-// from the pod's routes. Trace changes nothing. Errors: ErrNotHere.
+// from the pod's routes. With the policy ReportOnly, Trace changes nothing. Errors: ErrNotHere.
 func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (report.Trace, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {

@@ -86,7 +86,7 @@ func (e *examiner) metersOf(d *desired) []trace.Meter {
 }
 
 // Traffic returns the numbers of connections of all running pods of the mesh or, with a name, of one of
-// them. It changes nothing. Errors: ErrNotHere.
+// them. With the policy ReportOnly, it changes nothing. Errors: ErrNotHere.
 func (g *Guard) Traffic(ctx context.Context, namespace, name string) ([]report.Traffic, error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {

@@ -96,7 +96,7 @@ func copyLabel(from, to *os.File) error {
 		return nil // without SELinux, or without a label
 	}
 	err = unix.Fsetxattr(int(to.Fd()), selinux, label[:n], 0)
-	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // SELinux is off, so the label has no effect
+	if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) { // without SELinux, the label has no effect
 		return fmt.Errorf("setting the SELinux label: %w", err)
 	}
 	return nil

@@ -21,7 +21,7 @@ type Entry struct {
 	Client, Server netip.AddrPort
 	Translated     bool
 	TimeWait       bool   // closed, so a SYN with the same addresses and ports begins a new connection
-	Assured        bool   // both ends have sent
+	Assured        bool   // the connection was established
 	Timeout        uint32 // seconds until the entry expires
 	id             uint32
 }

@@ -23,14 +23,14 @@ type PodStore interface {
 	Add(pod any) error
 	Update(pod any) error
 	Delete(pod any) error
-	// Replace replaces all pods in the store by those of the node. After the first call, the store is
-	// complete.
+	// Replace replaces all pods in the store by those of the node. The store is incomplete before the
+	// first call.
 	Replace(pods []any, resourceVersion string) error
 	Resync() error
 
 	// WatchStarted is called when the API server has accepted a watch.
 	WatchStarted()
-	// WatchFailed is called with the error of each failed list and watch.
+	// WatchFailed is called with the error of each list or watch that failed or had to omit pods.
 	WatchFailed(err error)
 }
 

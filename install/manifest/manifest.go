@@ -32,8 +32,8 @@ type File struct {
 	Warnings []string // about unknown fields, which a newer API server may know
 }
 
-// Read reads a file, or stdin for the name "-", with any number of objects in YAML or JSON.
-// It accepts what the API server accepts.
+// Read reads a file, or stdin for the name "-", with any number of objects in YAML or JSON. It returns
+// an error for a duplicate key, and adds a warning for an unknown field of a pod.
 func Read(name string, stdin io.Reader) (*File, error) {
 	in := stdin
 	if name != "-" {

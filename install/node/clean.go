@@ -59,10 +59,9 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	return nil
 }
 
-// Clean removes everything of capture-cni from the node. It removes the entry first, so that no new pod
-// needs the plugin, and then the files that the plugin needs. It removes the plugin only with purge,
-// because the runtime executes the plugin to delete pods that started with it. A missing file is no
-// error.
+// Clean removes capture-cni from the node. It removes the entry first, so that no new pod needs the
+// plugin, and then the files that the plugin needs. It removes the plugin only with purge, because the
+// runtime executes the plugin to delete pods that started with it. A missing file is no error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
 	if err := n.removeBootFiles(); err != nil {

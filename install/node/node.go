@@ -29,7 +29,7 @@ type Node struct {
 	Runtime  *cri.Client        // nil with --cri-socket none
 	log      *slog.Logger
 
-	Credentials credentials.State // the result of the last successful Install
+	Credentials credentials.State // the valid credentials that Install found or wrote last
 	Mode        report.Mode       // mode in the settings; Auto until the agent has chosen a mode
 	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found

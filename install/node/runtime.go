@@ -14,9 +14,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// runtimeFault returns an error if the runtime reports that it has not loaded the entry. It returns nil
-// if the runtime does not report its configuration, or has no socket, because the agent then relies on
-// the files. In mode auto, a missing socket is an error, because the runtime's report decides the mode.
+// runtimeFault returns an error if the runtime does not answer, or reports that it has not loaded the
+// entry. It returns nil if the runtime does not report its configuration, or has no socket, because the
+// agent then relies on the files. In mode auto, a missing socket is an error, because the runtime's
+// report decides the mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
 		return nil

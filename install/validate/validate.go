@@ -119,7 +119,7 @@ func unproved(probes []*probe) []*probe {
 }
 
 // failure returns the Failure for the probes that have not proved capture. If the pod has a route for
-// none of them, the Failure says that the rules were not tested.
+// none of them, the Failure's code is CodeNotTried.
 func (s Settings) failure(missing []*probe) error {
 	code := CodeNotTried
 	var reasons []string
