@@ -24,8 +24,8 @@ type injection struct {
 	} `json:"istio_cni"`
 }
 
-// cni returns whether istiod injects pods for a CNI plugin, and for which provider. Versions before
-// 1.24 have other values.
+// cni returns whether istiod injects pods for a CNI plugin, and for which provider. Istio before 1.24
+// has other values.
 func (i injection) cni() (enabled bool, provider string) {
 	if i.Pilot.CNI != nil {
 		return i.Pilot.CNI.Enabled, cmp.Or(i.Pilot.CNI.Provider, "default")

@@ -22,7 +22,7 @@ import (
 // its creation, so that a later edit can't loosen the capture of a running pod.
 type desired struct {
 	known         bool   // false before the agent's first answer
-	digest        string // of the answer from which the other fields follow
+	digest        string // digest of the agent's answer from which the other fields follow
 	exemption     capture.Exemption
 	mesh          config.MeshName // the mesh whose settings decide about the capture; empty for an exempt pod
 	intent        packed

@@ -61,7 +61,7 @@ func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Exp
 	return p, nil
 }
 
-// notMeshed names the possible reasons for which a pod without a finding is not captured.
+// notMeshed names the possible reasons for which a pod is not in the mesh.
 const notMeshed = "it was not injected at its creation, its mesh is not one of netconf.meshes, or it has the node's network"
 
 // find returns the running sandbox of a pod. Errors: ErrNotHere.

@@ -144,7 +144,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
-		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // the agent's list is a copy of only one of several lists
+		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // otherwise the other lists need their entries
 			err = conflist.RemoveExcept(net, n.Placed)
 		}
 		if !n.Placed.UnderMultus() {

@@ -61,7 +61,7 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	return nil
 }
 
-// credentialFiles returns the credentials on the node, and the programs that use them.
+// credentialFiles returns the paths of the credentials on the node, and of the programs that use them.
 func (n *Node) credentialFiles() []string {
 	written := n.present(n.Settings.CredentialDirs(), config.KubeconfigName, credentials.TokenName)
 	return append(written, n.present(n.Settings.BinDirs, config.LookupProgram)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// podReader reads the pod of a name from the API server, whatever the pod's UID is.
+// podReader reads the pod that has a name now from the API server, whatever the pod's UID is.
 type podReader interface {
 	Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error)
 }

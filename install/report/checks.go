@@ -21,8 +21,8 @@ var exclusive = map[Mode][2]string{
 }
 
 // CheckExclusive returns the findings that Cilium's cni.exclusive causes in a mode. seen says how the
-// setting was detected. loads reports that the runtimes are known to load drop-ins, which Cilium does
-// not remove. ignores reports that they are known not to load them.
+// setting was detected. loads says whether the runtimes are known to load drop-ins, which Cilium does
+// not remove. ignores says whether they are known to load none.
 func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
 	does := exclusive[mode]
 	one := Finding{CiliumExclusive, Problem, "", seen + ": with cni.exclusive, Cilium " + does[0], does[1]}

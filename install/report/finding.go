@@ -75,7 +75,7 @@ func CutCode(text string, otherwise Code) (Code, string) {
 // Findings are the findings about one node, or of one check.
 type Findings []Finding
 
-// String returns a line for each finding, with its code.
+// String returns a line for each finding, with its code, or "no problems found".
 func (f Findings) String() string {
 	return cmp.Or(strings.Join(f.Each(Finding.Coded), "\n"), "no problems found")
 }

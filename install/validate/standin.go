@@ -44,7 +44,7 @@ func (s *standIn) close() {
 	s.serving.Wait()
 }
 
-// response returns the answer to a connection with the original destination to.
+// response returns the answer to a connection whose original destination is to.
 func (s *standIn) response(to netip.AddrPort) string { return s.secret + " " + to.String() }
 
 func (s *standIn) serve() {
