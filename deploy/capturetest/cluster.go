@@ -151,7 +151,7 @@ func installerOf(pod corev1.PodSpec) (corev1.Container, error) {
 func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	var keys map[string]json.RawMessage
 	err = json.Unmarshal([]byte(fleet.NetConf(installer)), &keys)
-	delete(keys, "backend") // config.Read does not accept "auto"
+	delete(keys, "backend") // the plugin does not know "auto"
 	given, _ := json.Marshal(keys)
 	input, readErr := config.Read(given)
 	if err = cmp.Or(err, readErr); err == nil {

@@ -39,7 +39,7 @@ func do(ctx context.Context, request *rest.Request) rest.Result {
 // Client sends requests to the API server with the agent's own rights.
 type Client struct {
 	rest    rest.Interface // limited to a few requests per second
-	reads   rest.Interface // for pods that an ADD waits for; not limited, because the pod server limits its connections
+	reads   rest.Interface // for single pods, which an ADD may wait for; not limited, because the callers limit their requests
 	streams rest.Interface // for the list and watch of a node's pods
 
 	transport http.RoundTripper // replaces the network in simulations, also for the plugin's token; otherwise nil
