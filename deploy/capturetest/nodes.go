@@ -12,7 +12,6 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// allNodes is the value of --nodes for all nodes with an agent.
 const allNodes = "all"
 
 // choose returns the nodes to test. If names contains nodes, choose returns these in any state.

@@ -24,8 +24,7 @@ func IsWaiting(err error) bool {
 	return ok
 }
 
-// Placement is one way to add the entry to the runtime's CNI configuration. Its methods get the
-// runtime's directory of lists.
+// Placement is one way to add the entry to the runtime's CNI configuration.
 type Placement interface {
 	// Fault returns nil if the entry is up to date, and otherwise the reason.
 	Fault(net Net, entry []byte) error

@@ -65,7 +65,6 @@ func message(verdict record.Verdict, state report.Code, reason string) string {
 	return foundTexts[state] + reason
 }
 
-// foundTexts are the beginnings of Events about pods that were not repaired.
 var foundTexts = map[report.Code]string{
 	report.Uncaptured:    "the pod is not captured: ",
 	report.Drifted:       "the pod's capture rules were changed and are not restored: ",

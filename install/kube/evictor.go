@@ -41,7 +41,6 @@ type Evictor struct {
 	attempted map[string]time.Time // by the pod's UID
 }
 
-// request is the guard's request to evict a pod.
 type request struct {
 	pod capture.PodRef
 	at  time.Time
@@ -106,7 +105,7 @@ func (e *Evictor) Serve(ctx context.Context) {
 }
 
 // isDue reports whether a request is at most maxAge old, and no eviction of its pod was attempted
-// within retryAfter. The check is necessary because the guard repeats its requests.
+// within retryAfter.
 func (e *Evictor) isDue(r request) bool {
 	for uid, at := range e.attempted {
 		if time.Since(at) > retryAfter {

@@ -28,9 +28,9 @@ type LeaseAPI interface {
 // LeaseSettings contains the settings of a LeaseWriter.
 type LeaseSettings struct {
 	Namespace, Node string
-	Holder          string                                 // the name of the agent's pod
-	NodeUID         func() string                          // UID of the Node that owns the Lease; "" for no owner
-	State           func(context.Context) report.NodeState // returns the current state
+	Holder          string        // the name of the agent's pod
+	NodeUID         func() string // UID of the Node that owns the Lease; "" for no owner
+	State           func(context.Context) report.NodeState
 }
 
 // LeaseWriter writes the Lease of one node.

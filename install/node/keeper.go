@@ -21,7 +21,7 @@ import (
 type Keeper struct {
 	node    *Node
 	log     *slog.Logger
-	pods    func() error // returns why the agent does not answer requests for pods, or nil
+	pods    func() error
 	metrics *nodeMetrics
 
 	contention   contention

@@ -90,7 +90,6 @@ func oneLine(err error) string {
 	return text
 }
 
-// limitedBuffer is a buffer for at most maxPart bytes.
 type limitedBuffer struct{ bytes []byte }
 
 // Write implements io.Writer.
