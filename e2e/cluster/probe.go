@@ -22,6 +22,8 @@ var errEnded = errors.New("the sandbox has no result any more")
 // UsedList starts a sandbox and ends it, and returns the list that the runtime used for
 // it, without drop-ins. CRI-O does not report what it has loaded.
 func (n *Node) UsedList(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
 	list, err := n.listOfSandbox(ctx)
 	for errors.Is(err, errEnded) && ctx.Err() == nil {
 		list, err = n.listOfSandbox(ctx)
