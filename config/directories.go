@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// With Multus, a namespace's user can write the configuration on stdin. That user must not choose
-// the plugin's credentials, so the plugin reads credentials only from allowed directories:
-// StateDirectory, RunDirectory, the directories that DirectoriesFile lists, and the one that
-// DirectoryVariable names.
+// With Multus, a user who may write to only one namespace can choose the plugin's configuration. That
+// user must not choose the plugin's credentials, so the plugin reads credentials only from allowed
+// directories: StateDirectory, RunDirectory, the directories that DirectoriesFile lists, and the one
+// that DirectoryVariable names.
 const (
 	// StateDirectory persists across reboots.
 	StateDirectory = "/var/lib/capture-cni"
@@ -30,11 +30,11 @@ const (
 	// directory of the plugin's executable.
 	LookupProgram = "capture-cni-lookup"
 
-	// DirectoriesFile is the name of a file that lists more allowed directories. It is in the directory
-	// of the plugin's executable, and owned by root.
+	// DirectoriesFile is the name of a file that lists more directories from which the plugin may read
+	// credentials. Root owns the file, which is in the directory of the plugin's executable.
 	DirectoriesFile = "capture-cni.dirs"
-	// DirectoryVariable is the name of an environment variable that allows one more directory, for
-	// manual calls of the plugin.
+	// DirectoryVariable is the name of an environment variable that names one more directory from which
+	// the plugin may read credentials. It is for manual calls of the plugin.
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
 
@@ -43,7 +43,8 @@ func PodsSocket(agentSocket string) string {
 	return filepath.Join(filepath.Dir(agentSocket), SocketsName, podsSocketName)
 }
 
-// GuardSocket returns a second path of the agent's socket, which the guard uses.
+// GuardSocket returns the path of a hard link to the agent's socket. The guard's container mounts the
+// directory of the link, but not that of the socket.
 func GuardSocket(agentSocket string) string {
 	return filepath.Join(filepath.Dir(agentSocket), SocketsName, AgentSocketName)
 }

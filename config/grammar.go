@@ -11,7 +11,7 @@ import (
 )
 
 // ParsePort parses a decimal port number from 0 to 65535. It returns an error for a leading zero,
-// because other programs that read the same annotation parse such a number as octal.
+// because some programs, such as iptables, parse a number with a leading zero as octal.
 func ParsePort(s string) (uint16, error) {
 	const want = "expected a decimal port number from 0 to 65535"
 	switch {
@@ -53,8 +53,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// ParseInterface checks that a text is an interface name that Istio accepts, and returns it. The kernel
-// accepts more names, such as names that iptables would read as an option or a wildcard.
+// ParseInterface returns the text if it is an interface name of the expected form, and otherwise an
+// error. The kernel accepts more names, even some that iptables would parse as an option or a wildcard.
 func ParseInterface(s string) (string, error) {
 	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
 	if s == "" {

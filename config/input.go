@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// capabilityPodAnnotations is the CNI capability with which an entry requests the pod's annotations.
-// The runtime passes them under this key of runtimeConfig.
+// capabilityPodAnnotations is the CNI capability by which the plugin's entry in a conflist requests the
+// pod's annotations. The runtime passes the annotations under the same key of runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. All methods except NetConf read leniently: they treat a
-// value of the wrong type as absent, because a fault in our entry must not fail pods outside the mesh.
+// Input is the network configuration on stdin. Only its method NetConf returns an error for an invalid
+// value. The other methods replace an invalid value, because a fault in the plugin's entry must not
+// fail pods outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }
@@ -57,14 +58,14 @@ func (in Input) PodAnnotations() (annotations map[string]string, ok bool) {
 	return annotations, ok && annotations != nil
 }
 
-// ExcludesNamespace reports whether excludeNamespaces matches the namespace.
+// ExcludesNamespace reports whether the key excludeNamespaces matches the namespace.
 func (in Input) ExcludesNamespace(namespace string) bool {
 	excluded, _ := lenient[[]string](in.fields["excludeNamespaces"])
 	return matchesNamespace(excluded, namespace)
 }
 
-// matchesNamespace reports whether the list contains the namespace's name, or a prefix of it that *
-// follows. It ignores an empty prefix, which the strict reader refuses.
+// matchesNamespace reports whether an element of the list is the namespace's name, or a prefix of the
+// name with a trailing *. It ignores the element "*", for which NetConf returns an error.
 func matchesNamespace(excluded []string, namespace string) bool {
 	return slices.ContainsFunc(excluded, func(name string) bool {
 		prefix, isPrefix := strings.CutSuffix(name, "*")
@@ -72,9 +73,9 @@ func matchesNamespace(excluded []string, namespace string) bool {
 	})
 }
 
-// Meshes returns the configured meshes, or the default if the key is absent. If the list is invalid, it
-// returns all known meshes, because NetConf refuses such a list, and then the pods of all meshes must
-// fail.
+// Meshes returns the configured meshes, or the default meshes if the key is absent. If the list is
+// invalid, Meshes returns all known meshes, so that the ADD of every meshed pod fails with NetConf's
+// error about the list.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 )
 
-// Key documents one key of our entry. Keys lists the keys of a nested object.
+// Key documents one key of the plugin's entry in a conflist. If the key's value is an object, the field
+// Keys lists the object's keys.
 type Key struct {
 	Name, Type, Default, Meaning string
 	Keys                         []Key
@@ -14,13 +15,13 @@ type Key struct {
 	set func(value json.RawMessage) error
 }
 
-// Accepts reports whether a value has the key's documented form.
+// Accepts reports whether a value has the key's documented form. For a key with Keys, it returns false.
 func (k Key) Accepts(value json.RawMessage) bool {
 	return k.set != nil && k.set(value) == nil
 }
 
-// Keys returns the keys of our entry in a conflist, in the order of the reference's table. A Key that
-// parses a value sets the corresponding field of c.
+// Keys returns the keys of the plugin's entry in a conflist, in the order of the reference's table.
+// When a Key parses a valid value, it stores the value in the corresponding field of c.
 func Keys(c *NetConf) []Key {
 	return []Key{
 		{

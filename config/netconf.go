@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the keys of our entry in a conflist: leniently for pods outside the mesh, and
-// strictly for meshed pods, with all faults at once. It reads no file.
+// Package config reads the keys of the plugin's entry in a conflist. It ignores faults in the entry for
+// pods outside the mesh, and reports all of them together for meshed pods. It reads no file.
 package config
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// NetConf is our entry, validated and with all defaults filled in.
+// NetConf contains the settings of the plugin's entry in a conflist, validated and with all defaults.
 type NetConf struct {
 	Kubeconfig        string        // absolute path
 	LookupTimeout     time.Duration // of one pod lookup, including retries
@@ -26,7 +26,7 @@ type NetConf struct {
 	Capture           Settings
 }
 
-// ExcludesNamespace reports whether excludeNamespaces matches the namespace.
+// ExcludesNamespace reports whether the key excludeNamespaces matches the namespace.
 func (c NetConf) ExcludesNamespace(namespace string) bool {
 	return matchesNamespace(c.ExcludeNamespaces, namespace)
 }
@@ -60,8 +60,8 @@ type Faults []string
 
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// NetConf reads our keys strictly, and returns a warning for each unknown key. The error is of type
-// Faults, and each fault names the key, the value and the expected form.
+// NetConf reads the plugin's keys, and returns warnings about unknown keys. If values are invalid, the
+// error is of type Faults, and each fault names the key, the value and the expected form.
 func (in Input) NetConf() (NetConf, []string, error) {
 	conf := Default()
 	var faults Faults
@@ -79,8 +79,8 @@ func (in Input) NetConf() (NetConf, []string, error) {
 	return conf, warnings, nil
 }
 
-// decode sets the documented keys that are present, adds faults for invalid values, and returns the
-// other keys.
+// decode stores the values of the documented keys in their fields, adds a fault for each invalid value,
+// and returns the names of the other keys. path is the prefix of the keys' names in messages.
 func decode(fields map[string]json.RawMessage, keys []Key, path string, faults *Faults) (unknown []string) {
 	rest := maps.Clone(fields)
 	for _, key := range keys {

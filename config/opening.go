@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Opening is an exception from a pod's fence. It permits packets of Protocol between the pod and Range
-// to the ports from First to Last of the receiver, and answers to these packets.
+// Opening is an exception from a pod's fence, which refuses packets that bypass the proxy. The
+// exception permits packets of Protocol between the pod and Range if the receiver's port is between
+// First and Last, and the answers to these packets.
 type Opening struct {
 	Inbound     bool   // Range sends to the pod's ports; if false, the pod sends to Range's ports
 	Protocol    string // tcp or udp
@@ -47,8 +48,8 @@ func (o Opening) String() string {
 	return fmt.Sprintf("%s:%s:%s@%s", direction, o.Protocol, ports, o.Range)
 }
 
-// Permits reports whether the operator's limit permits an exception, because one of its elements
-// contains the exception. A nil limit permits all.
+// Permits reports whether an element of the operator's limit contains the exception. A nil limit
+// permits every exception.
 func Permits(limit []Opening, o Opening) bool {
 	return limit == nil || slices.ContainsFunc(limit, func(l Opening) bool {
 		return l.Inbound == o.Inbound && l.Protocol == o.Protocol && l.First <= o.First && o.Last <= l.Last &&
@@ -56,9 +57,9 @@ func Permits(limit []Opening, o Opening) bool {
 	})
 }
 
-// openings parses the list of fenceLimit. It returns nil if one of the elements is "*", which permits
-// every exception. For a list without elements, which permits none, it returns an empty list that is
-// not nil.
+// openings parses the list of the key fenceLimit. It returns nil, which permits every exception, if one
+// of the elements is "*". For a list without elements, which permits none, it returns an empty list
+// that is not nil.
 func openings(raw json.RawMessage) ([]Opening, error) {
 	every := false
 	list, err := each(func(raw json.RawMessage) (Opening, error) {

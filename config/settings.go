@@ -4,13 +4,13 @@ package config
 
 import "net/netip"
 
-// Backend names a way to write a Ruleset to the kernel. All backends write rules that make the same
-// decisions.
+// Backend names the way in which the plugin writes a pod's rules to the kernel. The rules of all
+// backends make the same decisions.
 type Backend string
 
 const (
 	NFTables       Backend = "nftables"        // nf_tables over netlink; executes no program
-	IPTables       Backend = "iptables"        // iptables-nft or iptables-legacy, as the node's command iptables is
+	IPTables       Backend = "iptables"        // the variant of the node's command iptables
 	IPTablesNFT    Backend = "iptables-nft"    // iptables on nf_tables
 	IPTablesLegacy Backend = "iptables-legacy" // iptables on x_tables
 )
@@ -19,25 +19,26 @@ const (
 type IPv6Policy string
 
 const (
-	// IPv6Mesh captures IPv6 of IPv6-only pods and of pods with ISTIO_DUAL_STACK=true.
+	// IPv6Mesh captures IPv6 of IPv6-only pods, and of pods for which the mesh requests it, such as
+	// with Istio's variable ISTIO_DUAL_STACK=true.
 	IPv6Mesh   IPv6Policy = "mesh"
 	IPv6Always IPv6Policy = "always"
 	IPv6Never  IPv6Policy = "never"
 )
 
 // SharedUIDPolicy decides what ADD does with a pod in which another container runs with the proxy's uid
-// or gid, or can take it. The traffic of such a container escapes capture.
+// or gid, or can get it. The traffic of such a container escapes capture.
 type SharedUIDPolicy string
 
 const (
-	// SharedUIDWarn only warns. But it refuses the pod, too, if the shared id comes from the pod's own
-	// security context and not from the containers'.
+	// SharedUIDWarn warns. ADD still refuses the pod if one of the two ids comes from the pod's own
+	// security context, or if the pod has a fence or annotations capture-cni.io/.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )
 
-// MeshName names a mesh. The mesh to which a pod belongs decides which of its annotations are read, and
-// how.
+// MeshName names a mesh. The mesh to which a pod belongs decides which of the pod's annotations the
+// plugin reads, and how.
 type MeshName string
 
 const (
@@ -45,7 +46,7 @@ const (
 	Linkerd MeshName = "linkerd"
 	Consul  MeshName = "consul"
 	Kuma    MeshName = "kuma"        // from version 3
-	OwnKeys MeshName = "capture-cni" // annotations of our own, for any sidecar
+	OwnKeys MeshName = "capture-cni" // the plugin's own annotations, for any sidecar
 )
 
 // Meshes returns all meshes.
@@ -70,18 +71,18 @@ type Mesh struct {
 	OutboundPort, InboundPort, TunnelPort, DNSPort uint16
 	ProxyUID, ProxyGID                             uint32
 
-	// These two settings apply to every mesh. They are added to the exclusions in each pod's
-	// annotations.
+	// These three settings apply to every mesh. The plugin adds them to the exclusions in a pod's
+	// annotations, except that Linkerd's annotation skip-outbound-ports replaces ExcludeOutboundPorts.
 	ExcludeOutboundIPRanges []netip.Prefix
 	ExcludeOutboundPorts    []uint16
 	ExcludeInboundPorts     []uint16
 
-	OutboundOwnerGroups        []uint32 // if empty, all groups are captured
+	OutboundOwnerGroups        []uint32 // if empty, all groups except OutboundOwnerGroupsExclude are captured
 	OutboundOwnerGroupsExclude []uint32
 	LoopbackCIDR               netip.Prefix
 }
 
-// DefaultSettings returns the defaults, which are those of Istio.
+// DefaultSettings returns the default settings. The ports, ids and LoopbackCIDR are Istio's defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		Meshes:         []MeshName{Istio, OwnKeys},

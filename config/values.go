@@ -18,7 +18,8 @@ import (
 // Each function below parses the JSON value of a key. Its error states only the expected form, because
 // the caller adds the key and the value.
 
-// into returns the function set of a Key, which parses the JSON value and stores the result in a field.
+// into returns a function that parses a JSON value with read, and stores the result in the field. A Key
+// has this function as its set.
 func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		value, err := read(raw)
@@ -60,8 +61,8 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 	}
 }
 
-// valid returns a function that decodes a value, and returns an error if ok returns false for the
-// value.
+// valid returns a function that decodes a JSON value of type T. The function returns an error if ok
+// returns false for the value.
 func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error) {
 	return func(raw json.RawMessage) (T, error) {
 		value, err := typed[T](raw, want)

@@ -8,7 +8,7 @@ import (
 )
 
 // Version returns a program's version and commit, as the Go command recorded them. The version is a tag
-// or a pseudo-version or, if the Go command knew none, the Makefile's tag.
+// or a pseudo-version or, if the Go command recorded none, the build tag that the Makefile sets.
 func Version(info *debug.BuildInfo) string {
 	version := info.Main.Version
 	for _, setting := range info.Settings {

@@ -22,8 +22,8 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
-	// A call takes milliseconds, and its steps follow each other, so more processors would only make
-	// the process change between them.
+	// A call takes milliseconds, and its steps follow each other. More processors would only make it
+	// move between them.
 	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()
 	if err != nil {
@@ -33,7 +33,7 @@ func main() {
 	os.Exit(verbs.Run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// claimStdout returns the stdout from which the runtime reads the result. From then on, everything else
+// claimStdout returns the stdout from which the runtime reads the result. After that, everything else
 // that this process writes to file descriptor 1 goes to stderr.
 func claimStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)

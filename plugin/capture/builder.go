@@ -18,9 +18,9 @@ type builder struct {
 	chains            []Chain
 }
 
-// baseChainWithoutIPv6 begins a hook's chain. If IPv6 is not captured, the chain's first rule returns
-// IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule for
-// iptables, so that other programs' rules still apply.
+// baseChainWithoutIPv6 begins the base chain of a hook. If IPv6 is not captured, the chain's first rule
+// returns IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule for
+// iptables, because there it would skip other programs' rules.
 func (b *builder) baseChainWithoutIPv6(table Table, hook Hook) {
 	b.baseChain(table, hook)
 	b.leaveIPv6()
@@ -41,9 +41,9 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule to the last chain. It omits a rule that matches only IPv6 packets if no IPv6
-// packet can reach the chain's rules. The chains of the fence, and those that refuse IPv6, get packets
-// of both families.
+// add appends a rule to the last chain. If the rule matches only IPv6 packets and no IPv6 packet can
+// reach the chain's rules, add omits the rule. Packets of both families reach the chains of the fence
+// and those that refuse IPv6.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
 	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)
@@ -53,8 +53,8 @@ func (b *builder) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt adds a rule that returns matching packets from the chain. If the match contains only empty
-// lists, it adds no rule.
+// exempt adds a rule that returns matching packets to the calling chain. For an empty match, which
+// would return all packets, it adds no rule.
 func (b *builder) exempt(m Match, why string) {
 	if !m.empty() {
 		b.add(m, Action{Verdict: Return}, why)
@@ -78,8 +78,8 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
-// exemptMatches returns the matches for Intent.Exempt: one for each element or, if the element has
-// ranges, one for each IP family of them.
+// exemptMatches returns the matches for Intent.Exempt. An element without ranges becomes one match, and
+// an element with ranges becomes one match for each IP family of the ranges.
 func (in *Intent) exemptMatches() (matches []Match) {
 	for i, e := range in.Exempt {
 		m := Match{Protocol: e.Protocol, DstPort: named(fmt.Sprint("exempt_ports_", i), e.Ports)}
@@ -101,8 +101,8 @@ func (in *Intent) exemptMatches() (matches []Match) {
 	return matches
 }
 
-// empty reports whether a match tests at most the packet's family and protocol. A match with only empty
-// lists would match every packet.
+// empty reports whether a match tests at most the packet's family and protocol, such as a match whose
+// lists are all empty.
 func (m Match) empty() bool {
 	m.Protocol, m.Family = "", ""
 	return reflect.ValueOf(m).IsZero()
@@ -130,7 +130,8 @@ func tcpPorts(name string, ports ...PortRange) Match {
 	return Match{Protocol: TCP, DstPort: named(name, ports)}
 }
 
-// ranges returns the ranges of one family, because a set in the kernel contains only one family.
+// ranges returns the ranges of one family, because a set in the kernel has addresses of only one
+// family.
 func ranges(name string, prefixes []netip.Prefix, family Family) List[netip.Prefix] {
 	of := slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != (family == IPv4) })
 	return named(name+"_"+string(family), of)

@@ -24,7 +24,7 @@ const (
 	containerConsulInit  = "consul-connect-inject-init"
 )
 
-// What Consul's injector writes if it has no other values.
+// Defaults of Consul's injector.
 const (
 	consulUID          = 5995
 	consulOutboundPort = 15001
@@ -111,7 +111,7 @@ func (d *decider) consulConfig() (c consulConfig) {
 }
 
 // consulPorts parses a port, or the first and the last port of a range with a colon or a dash between
-// them. Unlike Consul's plugin, it does not accept names of services, which are different on each node.
+// them. Unlike Consul's plugin, it accepts no names of services, whose ports can differ between nodes.
 func consulPorts(text string) (PortRange, error) {
 	if first, last, isRange := strings.Cut(text, ":"); isRange {
 		text = cmp.Or(first, "0") + "-" + cmp.Or(last, "65535")
@@ -127,9 +127,10 @@ func (d *decider) consulDualStack() bool {
 	return text == "true"
 }
 
-// consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go to
-// ConsulDNSIP, if it is set. With ConsulDNSPort, queries for the address that the injector writes into
-// the pod's resolv.conf go to that port of this address, which is ConsulDNSIP or, without it, localhost.
+// consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go
+// to ConsulDNSIP, if it is set. With ConsulDNSPort, only queries for ConsulDNSIP or, if it is not set,
+// for localhost are translated: they go to ConsulDNSPort of the same address. The injector writes this
+// address into the pod's resolv.conf.
 func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
 	servers := []netip.Addr{localhostIPv4.Addr()}
 	if dualStack {

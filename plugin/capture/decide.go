@@ -19,7 +19,7 @@ type Decision struct {
 	Intent    Intent
 	Rules     Ruleset // rules of the Intent; empty until At has set the addresses
 
-	// Warnings are for the operator, the most important first. They are set even with an error.
+	// Warnings are for the operator. They are set even with an error.
 	Warnings []string
 	Notes    []string // about decisions that the mesh's settings make for every such pod
 
@@ -61,8 +61,8 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 }
 
 // At completes the decision with the addresses in the pod's network namespace. It needs the node's
-// addresses only if HasOpenings returns true. The error is a Refusal, or BadInput for lists that are
-// too long together.
+// addresses only if HasOpenings returns true. The error is a Refusal, or BadInput if the rules exceed
+// MaxExpanded.
 func (d Decision) At(addresses, node []netip.Addr) (Decision, error) {
 	if d.Exemption.Cause != "" {
 		return d, nil
@@ -133,8 +133,8 @@ func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (i
 	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && (f.dualStack || f.ifPresent && has6):
 		return Captured, nil, nil
 	case !has6:
-		// Redirected IPv6 connections could reach the application, because the proxy may listen only on
-		// 0.0.0.0.
+		// The proxy may listen only on 0.0.0.0. Another process could then listen at the proxy's port
+		// over IPv6, and would get redirected IPv6 connections.
 		return Refused, nil, nil
 	default:
 		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q",
@@ -142,7 +142,7 @@ func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (i
 	}
 }
 
-// usableFamilies returns the families of addresses that other hosts can reach.
+// usableFamilies reports which IP families have an address that other hosts can reach.
 func usableFamilies(addresses []netip.Addr) (has4, has6 bool) {
 	for _, a := range addresses {
 		switch a = a.Unmap(); {

@@ -6,8 +6,9 @@ import "slices"
 
 const portDNS = 53
 
-// zoneQueries is the conntrack zone of captured queries. It keeps their conntrack entries apart from
-// those of the queries that the proxy then sends upstream, which can have the same addresses and ports.
+// zoneQueries is the conntrack zone of captured queries. It separates their conntrack entries from
+// those of the queries that the proxy then sends to a server, which can have the same addresses and
+// ports.
 const zoneQueries uint16 = 2
 
 // dns returns a match on DNS queries over a protocol.
@@ -22,10 +23,10 @@ func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 	})
 }
 
-// dnsZones assigns the zone to the UDP queries that nat redirects, before conntrack sees them. It needs
-// no rule for answers, because SetZone sets the zone only for packets from an entry's client, and
-// conntrack finds answers by itself. So an answer that a server in the pod sends to port 53 does not
-// count as a query.
+// dnsZones puts the UDP queries that nat redirects into the zone zoneQueries, before conntrack sees
+// them. It needs no rule for answers, because SetZone sets the zone only for packets from an entry's
+// client, and conntrack finds answers by itself. So an answer that a server in the pod sends to port 53
+// does not count as a query.
 func (b *builder) dnsZones() {
 	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
 		return

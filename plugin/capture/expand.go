@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// MaxExpanded limits what the lists of one pod can cause in the kernel: the number of iptables rules,
-// in both families and all tables together, and the number of elements in nftables sets. iptables needs
-// a rule for each combination of the values in a rule's lists. All backends have the same limits,
-// because the operator can choose another backend later.
+// MaxExpanded limits the rules that the lists of one pod can cause in the kernel. The first limit is
+// the number of iptables rules in both families and all tables together, because iptables needs a rule
+// for each combination of the values in a rule's lists, except that a rule matches up to 15 ports. The
+// second limit is the number of elements in nftables sets. Both limits apply to all backends, because
+// the operator can choose another backend later.
 const MaxExpanded = 60_000
 
 // multiportMax is the largest number of ports in one rule of iptables (XT_MULTI_PORTS). A range counts
 // as two ports.
 const multiportMax = 15
 
-// MultiportSize returns the number of these ranges, or ports, that fit into one rule of iptables.
+// MultiportSize returns how many of these ports, or ranges of ports, fit into one rule of iptables.
 func MultiportSize(ranges []PortRange) int {
 	for _, r := range ranges {
 		if r.First != r.Last {
@@ -51,8 +52,8 @@ func (m Match) Expanded() int {
 	return n
 }
 
-// expanded returns the numbers of iptables rules and of set elements, and the lists of the rule that
-// needs most iptables rules.
+// expanded returns the number of iptables rules, the number of set elements, and the lists of the rule
+// that needs the most iptables rules.
 func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	most, seen := 0, map[string]bool{}
 	for _, family := range []Family{IPv4, IPv6} {

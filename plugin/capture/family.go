@@ -36,8 +36,8 @@ func (rs Ruleset) For(family Family) Ruleset {
 	return part
 }
 
-// metBy returns the rules of the chain that packets of a family can reach: those that do not match only
-// the other family, up to the first rule that returns all packets.
+// metBy returns the rules of the chain that packets of a family can reach. It omits rules that match
+// only the other family, and ends before the first rule that returns all of the family's packets.
 func (c Chain) metBy(family Family) (met []Rule) {
 	for _, rule := range c.Rules {
 		if of := rule.Match.OnlyFamily(); of != "" && of != family {
@@ -55,8 +55,8 @@ func (r Rule) returnsAll(family Family) bool {
 	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
-// Chain returns the chain with this table and name that no hook calls, or an empty chain if it is
-// missing.
+// Chain returns the chain with this table and name that no hook calls. If the Ruleset has no such
+// chain, it returns an empty one.
 func (rs Ruleset) Chain(table Table, name string) Chain {
 	i := slices.IndexFunc(rs.Chains, func(c Chain) bool { return c.Table == table && c.Name == name && c.Hook == "" })
 	if i < 0 {

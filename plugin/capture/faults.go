@@ -9,13 +9,13 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Fault is an annotation with an invalid value.
+// Fault describes an annotation that is invalid, unknown, absent or without effect.
 type Fault struct {
 	Key     string
 	Value   string
 	Problem string // ends with the expected form
 
-	noValue bool // the key itself is wrong or absent, so its value is not kept
+	noValue bool // the message does not repeat the value
 }
 
 // BadInput is the error that contains all faults of one pod's annotations.

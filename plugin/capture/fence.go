@@ -32,8 +32,9 @@ func fenceAnnotations() []Annotation {
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
-// Fence refuses a pod's packets, except those that are captured, the proxy's, on loopback, TCP that an
-// exclusion exempts, and those that an Opening permits.
+// Fence refuses a pod's packets. It permits captured packets, the proxy's packets, packets on loopback,
+// TCP packets that an exclusion exempts, packets that an Opening permits, and the ICMP packets that
+// every network needs.
 type Fence struct {
 	Openings []Opening
 }
@@ -142,7 +143,8 @@ func without[T comparable](list, other []T) bool {
 // credentials there.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
-// close returns the fence without the link-local addresses and the node's addresses in wider openings.
+// close returns the fence without those link-local ranges and addresses of the node that are parts of
+// wider openings. An opening within a link-local range, or of one address of the node, stays unchanged.
 func (f *Fence) close(node []netip.Addr) *Fence {
 	if f == nil {
 		return nil

@@ -9,13 +9,14 @@ import (
 )
 
 // The fence judges packets in table filter, after nat. It recognizes captured packets by the conntrack
-// entry, because a redirected packet still has its first interface, or, for TPROXY, by the connection's
-// mark. By the connection's state, the fence permits TCP, whose first packets it has judged, answers to
-// permitted packets, and ICMP errors. It judges a datagram that a process of the pod sends by the
-// process's user, because the datagram can meet the conntrack entry of a closed socket of the proxy.
+// entry, because a redirected packet still has its first interface, and packets that TPROXY delivers by
+// the connection's mark. By conntrack's state, it permits the later packets of a TCP connection whose
+// first packet it permitted, answers to permitted packets, and ICMP errors about them. It judges each
+// datagram that a process of the pod sends by the process's user, because the datagram can match the
+// conntrack entry of a closed socket of the proxy.
 const (
-	// ChainFence and ChainFenceReset count the packets that the fence refuses, in table Filter.
-	// ChainFenceReset counts the outbound TCP packets among them.
+	// ChainFence and ChainFenceReset refuse and count packets, in table Filter. ChainFence drops
+	// packets, and ChainFenceReset resets TCP connections of the pod's processes.
 	ChainFence      = "ISTIO_FENCE"
 	ChainFenceReset = "ISTIO_FENCE_RESET"
 
@@ -60,15 +61,15 @@ func (b *builder) fenceChains() {
 
 func (b *builder) fenceOut() {
 	b.chain(Filter, chainFenceOut)
-	// Otherwise the answer to a packet with another host's address as its source would leave the pod,
-	// because it has the same conntrack entry.
+	// Without this rule, an answer to a packet that is sent in another host's name would leave the pod
+	// to that host, because both packets have the same conntrack entry.
 	forged := Match{ToLo: true, ForeignSource: true, Original: true} // the kernel's resets are answers
 	if b.transparent() {                                             // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, fenced, "sent in another host's name")
-	// A packet that ends on lo leaves a conntrack entry, through which an answer from outside could
-	// come in.
+	// A packet on lo to another host's address would leave a conntrack entry, through which that host
+	// could send an answer into the pod.
 	b.add(Match{ToLo: true, ForeignDst: true, Original: true}, fenced, "to another host by loopback")
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
@@ -94,7 +95,8 @@ func (b *builder) fenceOut() {
 func (b *builder) fenceIn() {
 	b.chain(Filter, chainFenceIn)
 	b.exempt(Match{FromLo: true}, "judged as it was sent")
-	// Such a packet would match a connection on lo. For IPv4, the kernel drops such packets itself.
+	// A packet from outside with an address of the pod as its source would match a connection on lo.
+	// For IPv4, the kernel itself drops such packets.
 	b.add(Match{Family: IPv6, OwnSource: true}, fenced, "sent in the pod's name")
 	b.fenceTCP("INPUT", fenced)
 	b.permit(b.openings(UDP, true))
@@ -116,7 +118,7 @@ func (b *builder) fenceIn() {
 }
 
 // fenceTCP judges the first packet of each connection by nat's policy, in a chain that the caller adds.
-// It judges each SYN, even if conntrack already has an entry for its connection.
+// It also judges each SYN, even if conntrack already has an entry for the SYN's connection.
 func (b *builder) fenceTCP(name string, refused Action) {
 	policy := gotoChain(prefixFence + name)
 	b.add(Match{Protocol: TCP, Begins: true}, policy, "begins a connection")
@@ -125,10 +127,10 @@ func (b *builder) fenceTCP(name string, refused Action) {
 	b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "of a connection that was let through")
 }
 
-// fenceFlow copies a flow for TCP, from the last chain on. Packets that the flow exempts pass, and so do
-// packets of openings that nat would not capture, because a SYN that nat would capture can meet an older
-// conntrack entry. Other packets that nat would capture get the verdict bypasses, and the rest the verdict
-// refused.
+// fenceFlow adds a copy of a flow for TCP, which begins in the last chain. It permits packets that the
+// flow exempts, and packets of openings that nat would not capture. A packet that nat would capture
+// gets the verdict bypasses, because nat did not capture it, for example because it is a SYN that
+// matches an older conntrack entry. All other packets get the verdict refused.
 func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	if len(f) == 0 {
@@ -198,8 +200,8 @@ func (b *builder) fenceICMP() {
 	b.add(Match{}, fenced, "no error")
 }
 
-// openings returns matches on the packets of exceptions. It omits an exception without a range, because
-// its rule would match every address. An exception has no range if all its addresses belong to the node.
+// openings returns matches on the packets of exceptions. It omits an exception whose addresses all
+// belong to the node, because a rule without a range would match every address.
 func (b *builder) openings(protocol Protocol, inbound bool) (matches []Match) {
 	for i, o := range b.Fence.Openings {
 		if o.Protocol != string(protocol) || o.Inbound != inbound || len(o.Ranges) == 0 {

@@ -15,8 +15,8 @@ func flowsOf(in *Intent) (inbound, outbound flow) {
 	return meshOf(in.Mesh).inbound(in), meshOf(in.Mesh).outbound(in)
 }
 
-// Actions that jump to chains outside the flow, which redirect packets to the proxy's inbound or
-// outbound port.
+// These actions jump to chains outside the flow. Those chains redirect packets to the proxy's inbound
+// or outbound port.
 var (
 	toInbound  = Action{Verdict: Jump, Chain: chainInRedirect}
 	toOutbound = Action{Verdict: Jump, Chain: chainRedirect}
@@ -42,15 +42,15 @@ func (f *flow) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{m, do, why})
 }
 
-// exempt adds a rule that lets matching packets pass uncaptured. If the match contains only empty
-// lists, it adds no rule.
+// exempt adds a rule that lets matching packets pass uncaptured. For an empty match, which would exempt
+// all packets, it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)
 	}
 }
 
-// exemptTraffic lets the traffic pass that Intent.Exempt describes.
+// exemptTraffic adds rules that let the traffic in Intent.Exempt pass uncaptured.
 func (f *flow) exemptTraffic(in *Intent) {
 	for _, m := range in.exemptMatches() {
 		f.exempt(m, "exempt")
@@ -72,8 +72,8 @@ func (f *flow) translate(in *Intent) {
 }
 
 // addFlow adds the rules of a flow's first chain to the last chain of the builder, and the flow's other
-// chains to the same table. rewrite returns the rule to add instead of each rule, and whether to add
-// one.
+// chains to the same table. It calls rewrite for each rule, and adds the result instead, or no rule if
+// rewrite returns false.
 func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	table := b.chains[len(b.chains)-1].Table
 	for _, chain := range f {

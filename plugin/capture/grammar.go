@@ -73,8 +73,8 @@ func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	return list
 }
 
-// These values limit what a pod's author can write, because the memory and time that plugin and guard
-// need for rules, dumps and messages grow with it.
+// These limits bound the lists that a pod's author can write. The memory and time that the plugin and
+// the guard need for rules, dumps and messages grow with the length of these lists.
 const (
 	// maxAnnotation is the largest size of one annotation in bytes. Kubernetes has the same limit for
 	// all annotations of a pod together.
@@ -83,7 +83,8 @@ const (
 	// maxElements limits the number of elements in all lists of a pod together.
 	maxElements = 20_000
 
-	// maxExempt limits the number of rules that no set can replace; see nfnetlink.MaxOurRules.
+	// maxExempt limits the elements of Intent.Exempt, each of which needs several rules. See
+	// nfnetlink.MaxOurRules.
 	maxExempt = 500
 )
 

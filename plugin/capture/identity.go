@@ -9,9 +9,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// proxyID returns the proxy's id from the container's security context, else from the pod's, else the
-// mesh's id. It never returns an id of 0 from a security context, because, as in Istio, root's traffic
-// is never exempt. If the mesh has no id either, it returns 0.
+// proxyID returns the proxy's uid or gid from its container's security context or else the pod's, and
+// otherwise meshID. It ignores an id of 0 in a security context, because, as in Istio, root's traffic
+// is never exempt. A result of 0 means that the proxy has no such id.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
@@ -46,10 +46,10 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
-// checkUnknownIDs refuses the pod, or warns, if the uid or gid of another container comes only from its
-// image, or a process of root chooses it. It does so only if the proxy's id is not the mesh's default,
-// because images do not use that default. A container with a uid may lack a gid, because OpenShift sets
-// only uids.
+// checkUnknownIDs refuses the pod, or warns, if another container's security context sets no uid, or
+// root's, so that the image or a process of root can choose the proxy's uid or gid. ownUID and ownGID
+// say that the proxy's id is not the mesh's default, which images do not use. A container with a uid
+// may lack a gid, because OpenShift sets only uids.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
@@ -67,8 +67,8 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 }
 
 // checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
-// without a capability. They can if the gid is one of their groups, because they can then execute a
-// program of their own with this group and the set-group-ID bit.
+// without a capability. They can if the gid is one of their groups, because they can give this group
+// and the set-group-ID bit to a program of their own, and execute the program.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
@@ -83,7 +83,7 @@ func (d *decider) checkGroups(gid uint32) {
 	d.addEscapes(config.Few(lines, "containers can take the proxy's gid and escape capture"))
 }
 
-// addEscapes adds the lines as refusals or, unless the operator set sharedProxyUID to refuse, as
+// addEscapes adds the lines as refusals if no container may share the proxy's ids, and otherwise as
 // warnings.
 func (d *decider) addEscapes(lines []string) {
 	if d.refusesShared() {

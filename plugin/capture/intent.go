@@ -42,8 +42,8 @@ type Intent struct {
 	OutboundRanges        Selection[netip.Prefix]
 	ExcludeOutboundRanges []netip.Prefix
 
-	// CaptureLoopback is set if OutboundRanges lists a loopback range of either family. In that case
-	// the rules do not exempt traffic only because it is on lo, and the ranges decide.
+	// CaptureLoopback is set if OutboundRanges lists a loopback range of either family. In that case,
+	// no rule exempts all traffic on lo, so that the ranges decide about it.
 	CaptureLoopback bool
 
 	ExcludeInterfaces []string
@@ -54,10 +54,11 @@ type Intent struct {
 	OwnerGroups        []uint32
 	ExcludeOwnerGroups []uint32
 
-	// Exempt describes traffic that is never captured, even if other fields capture it.
+	// Exempt describes traffic that is not captured even if other fields capture it. It does not apply
+	// to queries that Translations send to another server.
 	Exempt []Exempt `json:",omitzero"`
 
-	// Translations send DNS queries to other servers than the proxy's DNSPort.
+	// Translations send DNS queries to servers other than the proxy at DNSPort.
 	Translations []Translation `json:",omitzero"`
 
 	DropInvalid bool

@@ -52,7 +52,8 @@ const (
 	modeNone     = "NONE"
 )
 
-// istio describes the annotations, labels and containers that Istio's injector writes.
+// istio describes the annotations, labels and containers that Istio's injector and users of Istio
+// write.
 // https://istio.io/latest/docs/reference/config/annotations/
 func istio() *mesh {
 	return &mesh{

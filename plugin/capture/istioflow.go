@@ -27,7 +27,7 @@ func (in *Intent) capturesDNS() bool {
 
 // istioInbound returns the flow for packets that arrive in the pod.
 func istioInbound(in *Intent) (f flow) {
-	// The traffic of a virtual machine in the pod arrives on one of the pod's interfaces, and counts as
+	// The traffic of a virtual machine in the pod arrives on one of the pod's interfaces, but counts as
 	// outbound.
 	if interfaces := in.reroutes(); len(interfaces.Values) > 0 {
 		f.outboundRanges(in, Match{In: interfaces}, "rerouted interface, captured range")
@@ -40,7 +40,8 @@ func istioInbound(in *Intent) (f flow) {
 	return f
 }
 
-// inboundPorts captures the included ports. A list of included ports overrides all exclusions.
+// inboundPorts adds the rules for inbound ports. If the pod lists included ports, the excluded ports
+// have no effect. The proxy's tunnel port is never captured.
 func (f *flow) inboundPorts(in *Intent) {
 	f.exempt(Match{Protocol: TCP, DstPort: given(PortRange{in.TunnelPort, in.TunnelPort})}, "the proxy's tunnel port")
 	if !in.InboundPorts.All {
@@ -62,9 +63,9 @@ func istioOutbound(in *Intent) (f flow) {
 		f.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 
-	// The rule for the proxy's uid precedes the rule for loopback, and the rule for its gid follows it.
-	// So on lo, a process that has only the proxy's gid is treated like any other process, except for
-	// its DNS queries, and unless loopback is captured.
+	// The rule for the proxy's uid precedes the rule for loopback, and the rule for the proxy's gid
+	// follows it. So unless loopback is captured, a process that has only the proxy's gid is treated on
+	// lo like any other process, except for its DNS queries.
 	if in.capturesDNS() {
 		own := dns(TCP)
 		own.UID = one(in.ProxyUID)
@@ -106,8 +107,8 @@ func (f *flow) excludedRanges(in *Intent) {
 	}
 }
 
-// outboundRanges adds a rule that captures matching packets to the included ranges of each IP family,
-// or to any destination if all are included.
+// outboundRanges adds rules that capture matching packets. If all destinations are included, one rule
+// captures all of them, and otherwise a rule for each IP family captures those to the included ranges.
 func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	if in.OutboundRanges.All {
 		f.add(m, toOutbound, why)
@@ -120,8 +121,8 @@ func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	}
 }
 
-// proxyTraffic adds the chain for packets that the proxy itself sends. It captures none of them, except
-// packets to a service that lead back to this pod, which count as inbound.
+// proxyTraffic adds the chain for packets that the proxy itself sends. The chain captures none of them
+// except packets that lead back to this pod through a service, which count as inbound.
 func (f *flow) proxyTraffic(in *Intent) {
 	f.chain(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")

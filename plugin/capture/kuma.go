@@ -54,8 +54,8 @@ type kumaConfig struct {
 			Enabled    bool
 			Port       string
 			CaptureAll bool `yaml:"captureAll"`
-			// These fields have no effect, because the rules always split the conntrack zone, and read
-			// no file of servers.
+			// These fields have no effect, because the rules always put queries into a conntrack zone,
+			// and capture the queries for any server.
 			SkipConntrackZoneSplit any `yaml:"skipConntrackZoneSplit"`
 			ResolvConfigPath       any `yaml:"resolvConfigPath"`
 		}
@@ -123,8 +123,8 @@ func readKuma(d *decider) Intent {
 	return in
 }
 
-// kumaConfig reads the pod's configuration, with Kuma's defaults for absent fields. An unknown field
-// becomes a fault.
+// kumaConfig reads Kuma's configuration from the pod's annotation, with Kuma's defaults for absent
+// fields. An unknown field becomes a fault.
 func (d *decider) kumaConfig() (c kumaConfig) {
 	c.IPFamilyMode = "dualstack"
 	c.Redirect.Inbound = kumaDirection{Enabled: true, Port: "15006"}

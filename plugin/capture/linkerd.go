@@ -48,9 +48,9 @@ const linkerdUID = 2102
 // proxy.
 var apiServerPorts = [...]uint16{443, 6443}
 
-// linkerd describes the annotations and containers that Linkerd's injector writes. It reads them as
-// linkerd-cni does. Most keys with Linkerd's prefix do not concern capture, so unknown keys are not
-// kept.
+// linkerd describes the annotations and containers that Linkerd's injector writes, and reads the
+// annotations as linkerd-cni does. Most keys with Linkerd's prefix do not concern capture, so a Pod
+// contains no unknown keys with this prefix.
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{
@@ -139,7 +139,8 @@ func linkerdOutbound(in *Intent) (f flow) {
 }
 
 // listens returns the addresses on which the proxy listens. It reads comma-separated IP:PORT from the
-// first of these variables that contains a valid address. If none does, the default applies.
+// first of these variables that contains a valid address. If no variable does, it returns 0.0.0.0 with
+// the port byDefault.
 func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.AddrPort) {
 	for _, name := range names {
 		text, set := d.proxy.Env[name]
@@ -184,8 +185,8 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 	return ports
 }
 
-// idOf reads an annotation with a uid or gid. It returns byDefault if the annotation is absent,
-// negative, as in Linkerd, or 0. A value that is no id becomes a fault.
+// idOf reads an annotation with a uid or gid. It returns byDefault if the annotation is absent, 0 or,
+// as in Linkerd, negative. A value that is no id becomes a fault.
 func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	text := d.pod.Annotations[key]
 	if text == "" {

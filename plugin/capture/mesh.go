@@ -15,7 +15,7 @@ type mesh struct {
 	name config.MeshName
 
 	// These fields say how the mesh's pods are recognized.
-	mark      string               // the annotation whose presence marks them; "" for any key with the prefix
+	mark      string               // the annotation whose presence marks a pod; "" for any key with the prefix
 	container string               // the proxy's name
 	proxy     func(Pod) *Container // replaces container if a key names the proxy
 	init      string               // the init container that captures the pod itself, or ""
@@ -37,12 +37,13 @@ type mesh struct {
 	// decider.
 	read func(*decider) Intent
 
-	// inbound and outbound return the flows for packets that arrive, and for packets that the pod's
-	// processes send.
+	// inbound and outbound return the flows for packets that arrive in the pod, and for packets that
+	// the pod's processes send.
 	inbound, outbound func(*Intent) flow
 
-	// callsOwnPod says that packets from the proxy to its own pod are inbound, and that packets which
-	// the proxy forwards to the application have a ProxySource as their source.
+	// callsOwnPod says that packets which the proxy sends to its own pod count as inbound, and that the
+	// proxy forwards connections to the application from the address ProxySourceIPv4 or
+	// ProxySourceIPv6.
 	callsOwnPod bool
 }
 
@@ -58,7 +59,7 @@ func meshOf(name config.MeshName) *mesh {
 // reference's tables.
 func Annotations(name config.MeshName) []Annotation { return meshOf(name).annotations }
 
-// Meshed reports whether a pod with these annotations is in one of the meshes, or asks for a fence,
+// Meshed reports whether a pod with these annotations is in one of the meshes, or requests a fence,
 // which only a pod in a mesh can have.
 func Meshed(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(names, func(name config.MeshName) bool { return MarkedBy(name, annotations) })
@@ -69,16 +70,17 @@ func MarkedBy(name config.MeshName, annotations map[string]string) bool {
 	return meshOf(name).marks(annotations)
 }
 
-// MarkedByAuthor reports whether a pod's author wrote annotations that put the pod into one of the
-// meshes. Even a pod that no injector changes, such as a static pod, can have them.
+// MarkedByAuthor reports whether a pod's author wrote annotations that request a fence, or that put the
+// pod into one of the meshes. Even a pod that no injector changes, such as a static pod, can have such
+// annotations.
 func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(meshes, func(m *mesh) bool {
 		return m.byAuthor && slices.Contains(names, m.name) && m.marks(annotations)
 	})
 }
 
-// Exclusion returns the exemption that the pod's own fields cause, whatever its namespace and network
-// are. It is zero if the pod is not exempt.
+// Exclusion returns the exemption that follows from the pod's own fields, without regard to its
+// namespace. The exemption is zero if these fields do not exempt the pod.
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
@@ -99,9 +101,9 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	return chosen.exclusion(pod)
 }
 
-// choose returns the mesh of a pod. If several meshes mark the pod, it prefers a mesh whose proxy the
-// pod has. If the pod has the proxies of two meshes, second is the other mesh. If no mesh marks the
-// pod, both results are nil.
+// choose returns the mesh of a pod. If the annotations mark the pod for several meshes, choose prefers
+// a mesh whose proxy the pod has. If the pod has the proxies of two meshes, second is the other mesh.
+// If no mesh marks the pod, both results are nil.
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
@@ -118,8 +120,8 @@ func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	return chosen, nil
 }
 
-// IsProxy reports whether a mesh's sidecar proxy has this fixed container name, so that the container's
-// variables may decide about capture.
+// IsProxy reports whether a mesh's sidecar proxy always has this container name, so that the variables
+// of a container with this name may decide about capture.
 func IsProxy(container string) bool {
 	return container != "" && slices.ContainsFunc(meshes, func(m *mesh) bool { return m.container == container })
 }
@@ -135,17 +137,17 @@ func (m *mesh) decides(key string) bool {
 	return isFenceKey(key) || slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
 }
 
-// keeps reports whether the agent keeps an annotation of a pod, and whether it keeps its value, too. It
-// keeps the mesh's annotations, keys with the mesh's prefix, and misspelt keys of an injector, so that
-// the operator gets a warning.
+// keeps reports whether a Pod contains an annotation with this key, and whether it also contains the
+// annotation's value. A Pod contains the mesh's annotations and, for warnings and faults, other keys
+// with the mesh's prefix and misspelt keys of an injector.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""
 	return kept, known && key != m.mark
 }
 
-// misspelt returns the annotation that a key was probably meant to be, or "". The key differs from the
-// annotation only in case and dashes, or at one place by at most two letters.
+// misspelt returns the annotation that a key was probably meant to be, or "". Apart from case and
+// dashes, the key differs from the annotation at one place at most, and there by at most two letters.
 func (m *mesh) misspelt(key string) (meant string) {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	text, fewest := plain(key), 2

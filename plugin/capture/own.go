@@ -24,8 +24,9 @@ const (
 	annotationOnlyRanges    = annotationOwn + "include-outbound-ranges"
 )
 
-// ownKeys describes annotations of our own, which a pod's author can write for any sidecar. A pod with
-// one of these annotations is captured, or its ADD fails.
+// ownKeys describes the plugin's own annotations, which a pod's author can write for any sidecar. A pod
+// with one of these annotations is captured, or its ADD fails, unless the operator excludes the pod's
+// namespace or this mesh.
 func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
@@ -86,7 +87,7 @@ func readOwnKeys(d *decider) Intent {
 }
 
 // ownOutbound returns the outbound flow. It captures none of the proxy's packets, not even those to its
-// own pod, because they would return to a proxy that captures only one direction.
+// own pod, because a proxy that has only an outbound port would receive its own connections.
 func ownOutbound(in *Intent) (f flow) {
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")
 	f.exempt(Match{UID: one(in.ProxyUID)}, "sent by the proxy's user")
@@ -116,7 +117,7 @@ func (d *decider) ownPort(key string) uint16 {
 }
 
 // checkOwnKeys adds faults for unknown keys, and for keys that have no effect without another key,
-// because the pod's author expects an effect.
+// because the pod's author expects each key to have an effect.
 func (d *decider) checkOwnKeys(in Intent) {
 	unknown := d.unknownKeys()
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands of them

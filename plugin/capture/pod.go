@@ -10,12 +10,11 @@ import (
 )
 
 // PodVersion is the version of Pod's fields. Each change of their names, types or meanings increments
-// it, so that a program that gets a Pod from another program does not read an absent field as a
-// default.
+// it. Otherwise a program could read a Pod of another release, and take an absent field for a default.
 const PodVersion = 3
 
 // OldestPodVersion is the earliest version whose fields all exist in the current version with the same
-// meanings. A program of that release can read a Pod as its own release would have written it.
+// meanings. So a program that knows only this earliest version can read a Pod of this release.
 const OldestPodVersion = 1
 
 // Pod contains the fields of a Kubernetes pod that decide about its capture. It is kept in memory and
@@ -50,8 +49,9 @@ type Container struct {
 	NoNetRaw        bool `json:"noNetRaw,omitempty"`        // it drops NET_RAW, which some runtimes grant
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // its processes can't change their ids by set-ID programs
 
-	// Only the proxy has these fields: its role, and the variables that decide about capture. A
-	// variable that valueFrom sets has an empty value, because only the kubelet knows the real one.
+	// Only the proxy's container has these fields, which are its role, and the variables that decide
+	// about capture. A variable that valueFrom sets has an empty value, because only the kubelet knows
+	// the real one.
 	ProxyType string            `json:"proxyType,omitempty"`
 	Env       map[string]string `json:"env,omitzero"`
 }
@@ -65,8 +65,8 @@ type ID struct {
 // Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// With returns the pod with other labels and annotations. It keeps the keys that decide about capture
-// in any mesh, including labels that are treated as annotations, and unknown keys, for a warning or a
+// With returns the pod with these labels and annotations, reduced to the keys that decide about capture
+// in any mesh, labels that have the effect of such a key, and unknown keys that cause a warning or a
 // fault.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
@@ -89,7 +89,7 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 }
 
 // Following returns the pod as it was created, but with the edited exclusions and inclusions of its
-// mesh, because only these can change while the pod runs. It returns the pod unchanged if one
+// mesh. Other edits have no effect while the pod runs. Following returns the pod unchanged if one
 // annotation contains all settings of the mesh, or if the pod has a fence, because each exclusion also
 // opens the fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {

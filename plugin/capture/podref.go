@@ -2,7 +2,7 @@
 
 package capture
 
-// PodRef identifies one pod. All fields are empty if a sandbox is no Kubernetes pod.
+// PodRef identifies one pod. All fields are empty for a sandbox that belongs to no Kubernetes pod.
 type PodRef struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`

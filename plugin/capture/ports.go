@@ -24,7 +24,7 @@ func Ports(ports ...uint16) []PortRange {
 // Contains reports whether a port is in the range.
 func (r PortRange) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
 
-// Spell returns a single port, or both ends of the range with between in the middle.
+// Spell returns the only port of the range, or the first and the last port with between in the middle.
 func (r PortRange) Spell(between string) string {
 	if r.First == r.Last {
 		return strconv.Itoa(int(r.First))

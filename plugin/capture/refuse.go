@@ -2,13 +2,14 @@
 
 package capture
 
-// nat decides once for each conntrack entry, when its first packet arrives. A later SYN can meet that
-// entry with another interface, owner or direction, or can belong to no entry. The chains ISTIO_SYN
-// apply nat's policy to such SYNs, and refuse those that nat would redirect. They also refuse IPv6 in a
-// pod without an IPv6 address.
+// nat decides once for each conntrack entry, when the entry's first packet arrives. A later SYN with
+// the same addresses and ports can have another interface, owner or direction, or conntrack can assign
+// it to no entry. The chains ISTIO_SYN apply nat's policy to such SYNs, and refuse those that nat would
+// redirect. They also refuse IPv6 in a pod without an IPv6 address.
 
-// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. A fence does not need this check,
-// because it judges each SYN. TPROXY, which decides about each SYN, needs it only to refuse IPv6.
+// checksInbound reports whether SYNs that arrive enter ISTIO_SYN. In a fenced pod they do not, because
+// the fence judges each SYN. With TPROXY, which also decides about each SYN, they enter ISTIO_SYN only
+// if it refuses IPv6 or the pod has rerouted interfaces.
 func (b *builder) checksInbound() bool {
 	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
 }
@@ -31,8 +32,8 @@ func (b *builder) jumpToSYN() {
 
 var refuse = Action{Verdict: Goto, Chain: ChainRefuse}
 
-// refusal converts a rule of nat to a rule about SYNs, which refuses the packets that nat would
-// redirect. It omits rules about UDP, except those about queries over IPv6 that are refused.
+// refusal converts a rule of nat to a rule for ISTIO_SYN, which refuses the packets that nat would
+// redirect. It omits rules about UDP, except those about IPv6 queries that are refused.
 func (b *builder) refusal(r Rule) (Rule, bool) {
 	if r.Match.Protocol == UDP {
 		if b.chains[len(b.chains)-1].Table != Filter || !b.refusesDNS() || r.Match.OnlyFamily() == IPv4 {
@@ -46,7 +47,8 @@ func (b *builder) refusal(r Rule) (Rule, bool) {
 	return r, true
 }
 
-// inboundSYNs drops the refused SYNs, because iptables can't send a reset in PREROUTING.
+// inboundSYNs adds the chains that judge SYNs from outside the pod. They drop refused SYNs, because
+// iptables can't send a reset in PREROUTING.
 func (b *builder) inboundSYNs() {
 	if !b.checksInbound() {
 		return
@@ -68,12 +70,13 @@ func (b *builder) refuseInbound(refused Action) {
 	}
 }
 
-// outboundSYNs answers the refused SYNs with a reset. So the application notices at once, and kernels
-// since 6.3 let the conntrack entry expire in seconds.
+// outboundSYNs adds the chains that judge the pod's own SYNs. They answer refused SYNs with a reset, so
+// that the application notices at once, and kernels since 6.3 let the conntrack entry expire in
+// seconds.
 func (b *builder) outboundSYNs() {
 	b.chain(Filter, ChainSYN)
-	// An IPv6 socket can bind to any address. A SYN with another host's address as its source would
-	// begin a connection on lo, which that host's answer would then continue.
+	// With IPV6_FREEBIND, a process can bind an IPv6 socket to another host's address. Its SYN on lo
+	// would create a conntrack entry, through which that host's answer could enter the pod uncaptured.
 	forged := Match{Family: IPv6, ToLo: true, ForeignSource: true}
 	if b.transparent() { // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
@@ -91,7 +94,8 @@ func (b *builder) outboundSYNs() {
 	}
 }
 
-// natDecisions returns packets about which nat decides, and packets of captured connections.
+// natDecisions adds rules that exempt packets about which nat decides, and packets of connections that
+// nat captured.
 func (b *builder) natDecisions() {
 	unconfirmed, translated := Match{Unconfirmed: true}, Match{Original: true, Translated: true}
 	if b.IPv6 == Refused { // nat has no rules for IPv6

@@ -2,17 +2,19 @@
 
 package capture
 
-// Most chains have the names that Istio's runbooks use. ISTIO_PROXY and ISTIO_OWNER_GROUPS are ours:
-// with them, exemptions precede captures, and no match is negated. In iptables, built-in chains contain
-// only jumps, because a RETURN there would skip other programs' rules.
+// Chains that Istio has, too, have the names that Istio's runbooks use. With the chains ISTIO_PROXY and
+// ISTIO_OWNER_GROUPS, which Istio lacks, no rule of nat needs a negated match. With iptables, the only
+// rules that the plugin adds to built-in chains are jumps to its own chains, because a RETURN in a
+// built-in chain would skip other programs' rules.
 const (
-	// ChainPrefix is the prefix of all chains except the built-in ones.
+	// ChainPrefix is the prefix of the names of all chains of a Ruleset except the built-in ones.
 	ChainPrefix = "ISTIO_"
 
-	// ChainRefuse counts the refused packets, in tables Mangle and Filter.
+	// ChainRefuse refuses and counts packets that would bypass the proxy, in tables Mangle and Filter.
 	ChainRefuse = "ISTIO_REFUSE"
 
-	// ChainRefuseInbound counts the refused packets that arrive in a fenced pod, in table Filter.
+	// ChainRefuseInbound refuses and counts packets that arrive in a fenced pod and would bypass the
+	// proxy, in table Filter.
 	ChainRefuseInbound = "ISTIO_REFUSE_IN"
 
 	chainInbound     = "ISTIO_INBOUND"
@@ -30,8 +32,9 @@ const (
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // packets that the captured groups send
 )
 
-// Rules converts an Intent to a Ruleset, which the backends only encode. nat is the last table, because
-// iptables commits table by table, and the stamp in nat proves that the rules are complete.
+// Rules converts an Intent to a Ruleset, which backends encode without further decisions. nat is the
+// last table, because iptables commits each table separately, and the Stamp in nat proves that the
+// rules are complete.
 func Rules(in Intent) Ruleset {
 	b := builder{Intent: in, mesh: meshOf(in.Mesh)}
 	b.inbound, b.outbound = flowsOf(&b.Intent)
@@ -112,8 +115,9 @@ func Rules(in Intent) Ruleset {
 	return rs
 }
 
-// stayInside drops packets for the proxy or the application that leave the pod. A socket that is bound
-// to an interface sends through this interface, even if nat has changed the destination.
+// stayInside drops packets to the proxy or the application that would leave the pod. A socket that is
+// bound to an interface sends through this interface, even if nat has changed the destination to
+// localhost.
 func (b *builder) stayInside() {
 	b.baseChainWithoutIPv6(Mangle, Postrouting)
 	inside := Action{Verdict: Jump, Chain: chainLoopback}

@@ -8,8 +8,8 @@ import (
 )
 
 // ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which the proxy forwards inbound
-// traffic to the application. The IPv4 address needs no setup, because the kernel accepts all of
-// 127.0.0.0/8 on lo, but ADD must add the IPv6 address.
+// traffic to the application. The kernel accepts all of 127.0.0.0/8 on lo, so ADD adds only the IPv6
+// address to lo.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
@@ -20,8 +20,8 @@ var (
 type Ruleset struct {
 	IPv6 Treatment `json:",omitzero"`
 
-	// LocalMark, unless it is 0, is the mark of packets that are routed to this host itself, whatever
-	// their destination is.
+	// LocalMark is the mark of packets that policy routing delivers inside the namespace, whatever
+	// their destination is. 0 means that the rules need no policy routing.
 	LocalMark uint32 `json:",omitzero"`
 
 	Chains []Chain
@@ -63,8 +63,8 @@ const (
 	Postrouting Hook = "POSTROUTING"
 )
 
-// Chain is a list of rules. If it has a Hook, the kernel calls it. Otherwise, packets enter it by a
-// rule of another chain.
+// Chain is a list of rules. The kernel calls a chain that has a Hook. Packets enter any other chain by
+// a rule of another chain.
 type Chain struct {
 	Table Table
 	Hook  Hook `json:",omitzero"`
@@ -134,8 +134,8 @@ func (m Match) OnlyFamily() Family {
 	return m.Family
 }
 
-// List contains the alternatives of a match. If there are several values, Name is the name of their
-// set. Lists with the same name in a Ruleset are equal.
+// List contains the alternative values of one field of a Match. If there are several values, Name is
+// the name of their set. Lists with the same name in a Ruleset are equal.
 type List[T any] struct {
 	Name   string `json:",omitzero"`
 	Values []T
@@ -202,11 +202,11 @@ const (
 
 	// TProxy delivers the packet, without changing its addresses, to the socket of its connection or,
 	// if there is none, to the socket that listens at Port. It sets Mark and ConnMark, and no later
-	// rule of the table sees the packet. If the listening socket is missing or not transparent, the
-	// next rule decides.
+	// rule of the same table and hook sees the packet. If the listening socket is missing or not
+	// transparent, nftables continues with the next rule, and iptables drops the packet.
 	TProxy Verdict = "tproxy"
 
-	// After the three verdicts below, the next rule decides.
+	// A packet with one of the three verdicts below continues with the next rule.
 	SetMark     Verdict = "mark"     // sets the packet's mark to Mark
 	SetConnMark Verdict = "connmark" // sets the connection's mark to Mark
 	SetZone     Verdict = "zone"     // sets conntrack's zone for packets from the entry's client to Zone; a later SetZone has no effect
@@ -219,7 +219,7 @@ type Action struct {
 	Port    uint16         `json:",omitzero"` // of Redirect and TProxy
 	Mark    uint32         `json:",omitzero"` // of TProxy, SetMark and SetConnMark
 	Zone    uint16         `json:",omitzero"` // of SetZone
-	To      netip.AddrPort `json:",omitzero"` // of Translate; port 0 leaves the packet's
+	To      netip.AddrPort `json:",omitzero"` // of Translate; port 0 keeps the packet's port
 
-	ConnMark uint32 `json:",omitzero"` // mark of the connection, of TProxy
+	ConnMark uint32 `json:",omitzero"` // of TProxy; the connection's mark
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// SandboxPrefixes returns prefixes of the usual names of runtimes that give a pod its own network
-// stack, in a virtual machine or in a user-space kernel. Rules in the network namespace have no effect
-// for such pods. The package knows only the name of a pod's runtime class, because the handler is part
-// of the node's configuration.
+// SandboxPrefixes returns prefixes of the usual names of runtime classes whose pods have their own
+// network stack, in a virtual machine or in a user-space kernel. Rules in the network namespace have no
+// effect for such pods. The plugin knows only the name of a pod's runtime class, because the
+// RuntimeClass object and the node's configuration determine the runtime.
 func SandboxPrefixes() []string {
 	return []string{
 		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and projects that use it
@@ -23,8 +23,8 @@ func SandboxPrefixes() []string {
 	}
 }
 
-// sharedKernelClasses returns the usual names of runtimes whose pods use the network stack of the
-// node's kernel. A * at the end matches any suffix.
+// sharedKernelClasses returns the usual names of runtime classes whose pods use the network stack of
+// the node's kernel. A * at the end matches any suffix.
 func sharedKernelClasses() []string {
 	return []string{
 		"runc", "crun", "youki",
@@ -34,8 +34,8 @@ func sharedKernelClasses() []string {
 }
 
 // checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes.
-// The operator's lists take precedence over the built-in names, and sandboxedRuntimeClasses over
-// sharedKernelRuntimeClasses.
+// The operator's lists take precedence over the built-in names, and the list sandboxedRuntimeClasses
+// takes precedence over sharedKernelRuntimeClasses.
 func (d *decider) checkRuntimeClass() {
 	class := d.pod.RuntimeClass
 	switch {
@@ -53,7 +53,8 @@ func (d *decider) checkRuntimeClass() {
 	}
 }
 
-// matches reports whether one of the names matches. A * at the end matches any suffix.
+// matches reports whether one of the names matches the runtime class. A * at the end of a name matches
+// any suffix.
 func matches(class string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		prefix, wild := strings.CutSuffix(name, "*")

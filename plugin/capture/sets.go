@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Set contains several values of a match, as the kernel stores them. The time of a lookup does not
-// depend on the number of values.
+// Set contains several values of a match, which the kernel keeps as one set. The time of a lookup grows
+// much more slowly than the number of values.
 type Set struct {
 	Name     string
 	Type     SetType
@@ -29,8 +29,8 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel stores the elements as ranges. For ports, the alternative is a
-// bitmap, but the time to fill it grows with the square of the list's length.
+// Interval reports whether the kernel stores the elements as ranges. It could also store single ports
+// in a bitmap, but the time to fill a bitmap grows with the square of the number of ports.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
 // Sets returns the sets that the rules use, each once, in the order of their first use.
@@ -94,8 +94,8 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	})
 	var kept []netip.Prefix
 	for _, p := range sorted {
-		// The ranges are sorted by address, and then the widest first, so only the last kept range can
-		// contain p.
+		// The ranges are sorted by address, and those with the same address by size, the largest first.
+		// So only the last kept range can contain p.
 		if len(kept) > 0 && kept[len(kept)-1].Overlaps(p) {
 			continue
 		}

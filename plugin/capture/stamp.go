@@ -19,10 +19,10 @@ const rulesVersion = 5
 // older kernels drop comments of tables.
 const StampPrefix = "capture-cni rules v"
 
-// Stamp identifies the Ruleset in the kernel, by the version of the rules, the captured families, and a
-// hash of all rules with the names of sets. The hash omits each rule's Why, because a reworded comment
-// changes no packet, and fields that are not set, so that a field which a later version adds does not
-// change the Stamps of other rules.
+// Stamp identifies the Ruleset in the kernel. It contains the version of the rules, the captured
+// families, and a hash of all rules with the names of sets. The hash omits each rule's Why, because a
+// reworded comment changes no packet. It also omits fields that are not set, so that a field which a
+// later version adds does not change the Stamps of other rules.
 func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp
@@ -42,8 +42,8 @@ func (rs Ruleset) Stamp() string {
 // refusedIPv6 is the word in the Stamp of rules that refuse IPv6, instead of the family's name.
 const refusedIPv6 = string(IPv6) + "=refused"
 
-// WithStamp returns the Ruleset with its computed Stamp, for callers that need the Stamp several times,
-// because its computation hashes all rules.
+// WithStamp returns the Ruleset with its computed Stamp, for callers that need the Stamp several times.
+// Without it, each call of Stamp hashes all rules.
 func (rs Ruleset) WithStamp() Ruleset {
 	rs.stamp = rs.Stamp()
 	return rs
@@ -52,7 +52,7 @@ func (rs Ruleset) WithStamp() Ruleset {
 // IsStamp reports whether a text is a Stamp, of any version.
 func IsStamp(text string) bool { return strings.HasPrefix(text, StampPrefix) }
 
-// StampedIPv6 returns how the rules with this stamp treat IPv6. It returns Ignored if the stamp names
+// StampedIPv6 returns how the rules with this Stamp treat IPv6. It returns Ignored if the Stamp names
 // no treatment.
 func StampedIPv6(stamp string) Treatment {
 	fields := strings.Fields(stamp)

@@ -11,7 +11,7 @@ import (
 // TableName is the name of the nftables table that contains all of our rules.
 const TableName = "capture-cni"
 
-// StampChain is an unreachable chain. The comment of its only rule is the Stamp.
+// StampChain is the name of a chain that no packet reaches. The comment of its only rule is the Stamp.
 const StampChain = "stamp"
 
 // NFTName returns the chain's name in nftables, where one table contains the chains of all iptables
@@ -22,8 +22,9 @@ func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
 // Priority returns the chain's priority among all chains of its hook in nftables. For nat, it is lower
-// than the priority that iptables uses, so our rules decide before those with which docker publishes a
-// pod's ports. Of two chains with the same priority, the kernel calls the newer one first.
+// than the priority that iptables uses, so that the plugin's rules precede those with which a Docker
+// daemon in the pod publishes ports. Of two chains with the same priority, the kernel would call the
+// newer one first.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -101, Filter: 0}[c.Table]
 }
@@ -89,8 +90,8 @@ func (do Action) text(table Table) string {
 	return string(do.Verdict)
 }
 
-// Target returns the destination of Translate: the address or, if the port changes, too, the address
-// with the port.
+// Target returns the destination of Translate. It is the address, with the port if the port changes,
+// too.
 func (do Action) Target() string {
 	if do.To.Port() == 0 {
 		return do.To.Addr().String()
@@ -98,7 +99,7 @@ func (do Action) Target() string {
 	return do.To.String()
 }
 
-// words returns the conditions of a match as text, in the order in which netfilter tests them.
+// words returns the conditions of a match as text, in the order in which the kernel tests them.
 func (m Match) words() []string {
 	var words []string
 	add := func(isSet bool, format string, args ...any) {
@@ -143,8 +144,8 @@ func (m Match) words() []string {
 	return words
 }
 
-// addressWords returns a match of an address field with ranges. If a range contains all addresses of
-// its family, it returns a match of the family, because nft reads "ip daddr 0.0.0.0/0" as no match.
+// addressWords returns a match of an address field with ranges. For a range of all addresses of a
+// family, it returns a match of the family, as encodeRule of package nftables does.
 func addressWords(field string, list List[netip.Prefix]) string {
 	protocol, family := "ip", IPv4
 	if addressType(list) == IPv6Set {

@@ -4,19 +4,19 @@ package capture
 
 // Packet marks under TPROXY.
 const (
-	// ProxyMark is the mark of packets from the proxy to the application, which the proxy sets, and of
-	// packets that the rules deliver to the proxy.
+	// ProxyMark marks packets that the proxy sends to the application, on which the proxy sets the
+	// mark, and packets that the rules deliver to the proxy.
 	ProxyMark uint32 = 1337
 
-	// markOwnPod is the mark of packets that the proxy, as a client, sends to its own pod.
+	// markOwnPod marks packets that the proxy, as a client, sends to its own pod.
 	markOwnPod uint32 = 1338
 
-	// markDelivered is the mark of connections that the rules delivered to the proxy.
+	// markDelivered marks connections that the rules delivered to the proxy.
 	markDelivered uint32 = 1339
 )
 
-// inboundPolicy returns the flow that decides about packets that arrive. With TPROXY, mangle decides by
-// this flow for each packet, and nat only counts connections.
+// inboundPolicy returns the flow for packets that arrive in the pod. With TPROXY, table mangle applies
+// this policy to each packet, and table nat only counts connections by it.
 func (b *builder) inboundPolicy() flow {
 	if !b.transparent() {
 		return b.inbound
@@ -26,8 +26,8 @@ func (b *builder) inboundPolicy() flow {
 	return b.mesh.inbound(&redirected)
 }
 
-// asInbound rewrites a rule of inboundPolicy for nat. With TPROXY, a captured packet goes to the chain
-// that counts it instead of a redirection.
+// asInbound rewrites a rule of inboundPolicy for table nat. With TPROXY, a rule that would redirect
+// packets instead leads to the chain chainInTProxy, which only counts them.
 func (b *builder) asInbound(r Rule) (Rule, bool) {
 	if b.transparent() && r.Do == toInbound {
 		r.Do = gotoChain(chainInTProxy)
@@ -35,15 +35,15 @@ func (b *builder) asInbound(r Rule) (Rule, bool) {
 	return r, true
 }
 
-// transparentChains captures inbound traffic by TPROXY, and sets a connection mark on the proxy's
-// connections to the application.
+// transparentChains adds the chains that capture inbound traffic by TPROXY, and that set a connection
+// mark on the proxy's connections to the application.
 func (b *builder) transparentChains() {
 	if !b.transparent() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
-	// This rule applies only on lo. While rules are being replaced, a packet can traverse the old
-	// rules, which mark it, and then the new ones.
+	// This rule matches only packets on lo. During an update of the rules, a packet from outside can
+	// get ProxyMark from the old rules before it traverses the new rules.
 	b.add(Match{FromLo: true, Mark: ProxyMark}, Action{Verdict: SetConnMark, Mark: ProxyMark}, "remember what the proxy hands on")
 	b.exempt(Match{Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	b.exempt(Match{In: b.reroutes()}, "rerouted interface, see nat")
@@ -62,9 +62,10 @@ func (b *builder) transparentChains() {
 		return r, true
 	})
 
-	// A SYN goes to the proxy, whatever conntrack knows. So do the later packets of its connection,
-	// which have the connection's mark. With SYN cookies, no socket exists before the ACK, and the
-	// application's listener would accept this ACK, too.
+	// A SYN goes to the proxy, even if conntrack has an entry for it. So do later packets of its
+	// connection, which the rules recognize by the connection's mark. With SYN cookies, the kernel has
+	// no socket for the connection before the ACK, so the application's listener could accept an ACK
+	// that passes here.
 	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
@@ -93,7 +94,8 @@ func (b *builder) transparentChains() {
 		b.add(Match{ToLo: true, GID: one(b.ProxyGID), Original: true}, ownPod, "the proxy calls its own pod")
 	}
 
-	// Packets that conntrack assigns to no connection have no connection mark.
+	// A SYN-ACK that conntrack assigns to no connection has no connection mark, so no rule above leads
+	// it to the proxy. The last rule drops such a SYN-ACK if it would leave the pod.
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.add(Match{Protocol: TCP, Accepts: true, Invalid: true}, Action{Verdict: Drop}, "an answer past the proxy")

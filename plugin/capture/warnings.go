@@ -12,7 +12,7 @@ import (
 
 // warnEarlyContainers warns about init containers that start before the proxy, except those in own.
 // Their traffic is redirected to a port at which no proxy listens yet. If the proxy is a native
-// sidecar, the warning says to move it before them.
+// sidecar, the warning says to move the proxy before these init containers.
 func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
 		return
@@ -40,7 +40,8 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	d.warnings = append(d.warnings, config.Few(lines, "init containers start before the proxy")...)
 }
 
-// exemptsAll reports whether nothing is captured that a container with a known uid sends.
+// exemptsAll reports whether a container's uid is known and exempt, so that nothing that the container
+// sends is captured.
 func (in *Intent) exemptsAll(c Container) bool {
 	exempt := func(protocol Protocol) bool {
 		return slices.ContainsFunc(in.Exempt, func(e Exempt) bool {

@@ -55,8 +55,8 @@ func (d *decider) wholePort(field, text string) uint16 {
 	return port
 }
 
-// readWholeProxy sets the proxy's uid from a field, because the mesh's own rules recognize the proxy by
-// nothing else. A wrong uid, or root's, becomes a fault.
+// readWholeProxy sets the proxy's uid from a field, because the rules of the mesh's own plugin
+// recognize the proxy only by this uid. A wrong uid, or root's, becomes a fault.
 func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32) {
 	uid, err := parseUID(strings.TrimSpace(text))
 	if err == nil && uid == 0 { // root's traffic is never exempt
@@ -78,8 +78,8 @@ func parseUID(text string) (uint32, error) {
 	return uint32(uid), err
 }
 
-// addressOrRange parses a range, or an address, which it returns as the range that contains only this
-// address.
+// addressOrRange parses a range or a single address. It returns an address as the range that contains
+// only this address.
 func addressOrRange(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil {
 		text += fmt.Sprint("/", address.BitLen())

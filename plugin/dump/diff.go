@@ -16,12 +16,13 @@ import (
 )
 
 // Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets.
-// It omits handles, positions and counters. Comments are only labels.
+// It omits handles, positions and counters. Comments only label the rules in a Diff.
 type Dump struct {
 	Objects []Object
 }
 
-// Object is a table, a chain of a table, or a set of a table.
+// Object is a table, a chain of a table, or a set of a table. Its Items are a chain's rules or a set's
+// elements.
 type Object struct {
 	Name    string // "chain nat_OUTPUT"
 	Content string

@@ -24,9 +24,9 @@ func ByChain(rules []Rule) map[string][]Item {
 	return chains
 }
 
-// NewItem returns a rule whose content the backend has encoded without the comment. The content of a
-// rule with a stamp begins with StampPrefix instead of the whole stamp, so that all stamps count as
-// equal.
+// NewItem returns a rule whose content the backend has encoded without the comment. If the comment is a
+// Stamp, StampPrefix precedes the content, so that rules with different Stamps are equal, but never
+// equal to a rule without one.
 func NewItem(comment, content string) Item {
 	if capture.IsStamp(comment) {
 		content = capture.StampPrefix + content

@@ -19,7 +19,8 @@ const (
 	MaxObject = 4 << 20
 
 	// maxEvent limits the size of each event of a watch. It exceeds the JSON of the largest object that
-	// etcd stores. The watch as a whole has no limit, because it lasts for minutes.
+	// etcd stores. The watch as a whole has no limit, because it lasts for minutes and sends many
+	// events.
 	maxEvent = 16 << 20
 )
 
@@ -34,8 +35,8 @@ func (e TooLarge) Error() string {
 		e.what, e.url, e.limit>>20)
 }
 
-// Transport returns a transport that limits the size of the response bodies of another transport, after
-// decompression.
+// Transport returns a transport that sends requests by another transport, and limits the size of the
+// response bodies, after decompression.
 func Transport(next http.RoundTripper, limit int) http.RoundTripper { return transport{next, limit} }
 
 type transport struct {
@@ -63,14 +64,14 @@ type body struct {
 	length int  // bytes so far, or of the current event
 }
 
-// Read counts the bytes since the last line feed of a watch as one event, because each JSON event
-// ends with a line feed. In protobuf, line feeds also occur within events, and the client's
-// decoder limits an event's length.
+// Read limits the bytes since the last line feed of a watch, because each JSON event ends with a line
+// feed. In protobuf, line feeds also occur within events, and the client's decoder limits an event's
+// length.
 func (b *body) Read(p []byte) (int, error) {
 	if b.length > b.fault.limit {
 		return 0, b.fault
 	}
-	// Read one byte more than the limit, to distinguish a body of exactly that size from a larger
+	// One byte more than the limit is read, to distinguish a body of exactly that size from a larger
 	// one.
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.fault.limit-b.length+1)])
 	b.length += n

@@ -19,8 +19,9 @@ func nameMissing(program, stderr string, err error) error {
 	return err
 }
 
-// missingModules reads missing modules from the output of iptables. Most extensions are a module of their
-// name. iptables-nft needs nft_compat for all extensions. Each legacy table is a module of its family.
+// missingModules reads missing modules from the output of iptables. Most extensions are modules of the
+// same name. iptables-nft needs the module nft_compat for all extensions. Each table of iptables-legacy
+// is a module of its family.
 func missingModules(program, stderr string) (modules []string) {
 	family, _, _ := strings.Cut(program, "tables")
 	named := map[string]string{

@@ -82,8 +82,8 @@ func (p *programs) locate(name string) (err error) {
 	return err
 }
 
-// lookPath returns the path of a program below root: with an empty root, from PATH, and otherwise, or
-// if it is not there, from directories.
+// lookPath returns the path of a program, relative to root. If root is "", lookPath searches PATH
+// first. It then searches directories.
 func lookPath(root, name string) (path string, err error) {
 	if root == "" {
 		path, err = exec.LookPath(name)

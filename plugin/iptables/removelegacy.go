@@ -31,8 +31,8 @@ func RemoveLegacy(ctx context.Context) error {
 }
 
 // PrepareLegacyRemoval reads our rules in the tables of iptables-legacy, and returns the function that
-// removes them. remove empties nat last, because nat captures while the other tables are changed. The
-// error is about tables that remove does not change.
+// removes them. remove empties filter and mangle before nat, so that nat captures meanwhile. The error
+// is about tables that remove does not change.
 func PrepareLegacyRemoval(ctx context.Context) (remove func() error, err error) {
 	var prepared []func() error
 	remove = func() error {

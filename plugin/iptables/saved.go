@@ -112,9 +112,9 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 }
 
 // cutComment returns a rule without its first comment, and the comment. iptables-save quotes a comment
-// of several words, and puts a backslash before characters that a shell interprets. cutComment keeps
-// the text before the comment, so that no rule with another match that only looks like a comment equals
-// a rule of ours.
+// of several words, and puts a backslash before characters that a shell interprets. rest begins with
+// the text before the comment, so that a rule with a further match before the comment never equals one
+// of ours.
 func cutComment(rule string) (rest, comment string) {
 	before, after, _ := strings.Cut(rule, "-m comment --comment ")
 	var text strings.Builder

@@ -21,12 +21,12 @@ type Agent struct {
 	AcceptTimeout time.Duration // 0 means acceptTimeout; tests, which also play the agent, set a longer timeout
 }
 
-// acceptTimeout limits the wait for the byte with which the agent begins to serve a connection.
-// If the agent is stopped, this byte does not arrive, although the kernel accepts the connection.
+// acceptTimeout limits the wait for the byte with which the agent begins to serve a connection. While
+// the agent's process is stopped, the kernel accepts the connection, but this byte does not arrive.
 const acceptTimeout = 100 * time.Millisecond
 
-// notServing is the error if an agent did not begin to serve the request, because the agent does not
-// run, is stopped, or already serves its maximum of connections.
+// notServing is the error if no agent began to serve the request, because the agent does not run, its
+// process is stopped, or it already serves its maximum of connections.
 type notServing struct{ error }
 
 func (n notServing) Unwrap() error { return n.error }
@@ -41,7 +41,7 @@ func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	return answer, nil
 }
 
-// Ping returns nil if the agent can answer requests, and otherwise the reason.
+// Ping returns nil if the agent can answer requests, and otherwise an error with the reason.
 func (a Agent) Ping(ctx context.Context) error {
 	_, err := a.Ask(ctx, Request{})
 	return err
@@ -75,7 +75,7 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 }
 
 // waitForService returns an error unless the process at the other end runs as this process's user,
-// which is root for plugin and agent, and begins to serve the connection within the timeout.
+// which is root for the plugin and the agent, and begins to serve the connection within the timeout.
 func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	uid, err := PeerUID(conn)
 	if err != nil {

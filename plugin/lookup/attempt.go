@@ -18,11 +18,12 @@ const (
 	apiTimeout   = 3 * time.Second  // includes the program's start and the connection
 )
 
-// failedAttempt contains the error of each way that an attempt tried: by the agent, and by the API
-// server.
+// failedAttempt contains the errors of an attempt, from the agent and from the API server. An error is
+// nil if the attempt did not ask there.
 type failedAttempt struct{ agent, api error }
 
-// attempt asks the agent. If the agent fails or has not answered after hedgeDelay, attempt also asks
+// attempt asks the agent, if the Lookup has its socket. If there is no socket, if the agent has not
+// answered after hedgeDelay, or if it fails for another reason than that the pod is gone, attempt asks
 // the API server. It returns the first answer that is no error.
 func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAttempt) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,7 +86,7 @@ func (f failedAttempt) isNone() bool { return f.agent == nil && f.api == nil }
 func (f failedAttempt) join() error { return errors.Join(f.agent, f.api) }
 
 // isFinal reports whether retries would fail until an operator intervenes. An agent that does not serve
-// requests may be starting, so on a node without credentials the lookup retries.
+// requests may be starting, so in this case missing credentials are not final.
 func (f failedAttempt) isFinal() bool {
 	apiFinal := isFault(f.api, Refused, NoCredentials)
 	switch _, notServing := errors.AsType[notServing](f.agent); {

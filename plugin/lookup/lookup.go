@@ -37,9 +37,9 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// Pod looks up one pod, until it gets an answer, the timeout has passed, or retries can't help. With
-// SingleAttempt, it does not retry. If want has no UID, it returns the pod that has this name now.
-// Errors: trust.Untrusted; Error.
+// Pod looks up one pod. It retries until it gets an answer, the timeout has passed, or retries can't
+// help. With SingleAttempt, it does not retry. If want has no UID, it returns the pod that has this
+// name now. Errors: trust.Untrusted; Error.
 func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -53,8 +53,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 		if fault, ok := errors.AsType[*Fault](failed.api); ok && fault.Kind == Untrusted {
 			return Answer{}, trust.Untrusted(failed.api.Error())
 		}
-		// If the deadline canceled this attempt, its error does not name the cause, so the earlier
-		// attempt's error stays.
+		// If the deadline canceled this attempt, this attempt's error does not name the cause, so the
+		// lookup reports the error of the attempt before.
 		if last.isNone() || within.Err() == nil {
 			last = failed
 		}
@@ -77,8 +77,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	}
 }
 
-// CheckWays returns nil if the agent answers, or if the node has usable credentials, and otherwise the
-// reasons. It sends no request to the API server.
+// CheckWays returns nil if the agent answers, or if the node has usable credentials, and otherwise an
+// error with the reasons. It sends no request to the API server.
 func (l Lookup) CheckWays(ctx context.Context) error {
 	var agent error
 	if l.Agent.Socket != "" {
@@ -98,9 +98,9 @@ func (l Lookup) CheckWays(ctx context.Context) error {
 // backoff is the duration of the next pause between retries, before jitter.
 type backoff time.Duration
 
-// next returns the duration of the pause, and doubles that of the following one. The pause is at least
-// as long as an overloaded API server asked for. Random jitter spreads the retries of many pods over
-// time.
+// next returns the duration of the pause, and doubles that of the following one, up to maxBackoff. The
+// pause is at least as long as an overloaded API server asked for. Random jitter spreads the retries of
+// many pods over time.
 func (b *backoff) next(asked time.Duration) time.Duration {
 	pause := time.Duration(*b)
 	*b = backoff(min(2*pause, maxBackoff))

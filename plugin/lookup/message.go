@@ -62,8 +62,8 @@ const (
 	Failed FaultKind = "failed"
 	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted means that users other than root can write the credentials, or that the credentials
-	// break another rule.
+	// Untrusted means that users other than root can write the credentials, or that the kubeconfig is
+	// invalid or in a directory that is not allowed.
 	Untrusted FaultKind = "untrusted"
 	// NoCredentials means that this node has no credentials.
 	NoCredentials FaultKind = "noCredentials"
@@ -107,8 +107,8 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	return document, err
 }
 
-// otherVersion is the error if a program does not know the request's version. It is the version that
-// the program knows.
+// otherVersion is the error if a program does not know the request's version of a Pod's fields. Its
+// value is the version that the program knows.
 type otherVersion int
 
 func (v otherVersion) Error() string {
@@ -116,9 +116,9 @@ func (v otherVersion) Error() string {
 		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
 }
 
-// inTheirVersion sends a request in this release's version. If the program knows only an earlier
-// version, inTheirVersion repeats the request in that version, because this process can run while an
-// agent replaces the programs.
+// inTheirVersion sends a request in this release's version. If the agent or capture-cni-lookup knows
+// only an earlier version, inTheirVersion repeats the request in that version, because this process can
+// run while an agent replaces the programs.
 func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
 	request.Version = capture.PodVersion
 	answer, err := ask(request)

@@ -64,8 +64,8 @@ func (l Lookup) execute(ctx context.Context, request Request) (Answer, error) {
 	return ParseAnswer(stdout.content.Bytes(), request)
 }
 
-// Uninstalled is the hint in errors that occur if capture-cni was removed before its nodes were
-// cleaned.
+// Uninstalled is the hint in errors that occur if capture-cni was uninstalled without state=absent, so
+// that runtimes still call the plugin.
 const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
 
 // checkProgram returns a Fault if this node has no credentials or no program.
@@ -90,7 +90,8 @@ type bounded struct {
 	overflow error // set after more output than limit
 }
 
-// Write implements io.Writer. Beyond the limit, it returns an error, and the program ends.
+// Write implements io.Writer. Beyond the limit, it returns an error, which ends the program that writes
+// the output.
 func (b *bounded) Write(p []byte) (int, error) {
 	n, _ := b.content.Write(p[:min(len(p), b.limit-b.content.Len())])
 	if n < len(p) {

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// State describes the capture rules in a namespace: our own, and another plugin's.
+// State describes the plugin's own rules in a network namespace, and another plugin's capture rules.
 type State struct {
-	Backend config.Backend // that holds our rules; "" for none
+	Backend config.Backend // the backend of our rules; "" if there are none
 	Stamp   string         // of our Ruleset, or unstamped
 	Foreign string         // another plugin's capture, as "table/chain"
 }
@@ -56,11 +56,12 @@ func Inspect(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// foreignChains are chains that istio-init and istio-cni create with either variant of iptables.
+// foreignChains are chains that istio-init and istio-cni create, with either variant of iptables. In a
+// table without a marker chain, they show another plugin's capture rules.
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
-// addTables adds the capture rules in the tables of one variant to the State. A table with a marker
-// chain contains our rules.
+// addTables adds the capture rules in the tables of one variant of iptables to the State. A table with
+// a marker chain contains our rules.
 func (s *State) addTables(variant config.Backend, tables xtables.Tables) {
 	for table, chains := range tables {
 		if slices.Contains(chains, iptables.MarkerChain) {

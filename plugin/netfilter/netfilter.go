@@ -36,7 +36,7 @@ func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return FindBelow(ctx, "", backend)
 }
 
-// FindBelow is Find for a host whose programs are in the file system at root.
+// FindBelow finds the backend, like Find, on a host whose programs are in the file system at root.
 func FindBelow(ctx context.Context, root string, backend config.Backend) (Backend, error) {
 	if backend == config.NFTables {
 		return nftables.Backend{}, nil
@@ -45,8 +45,8 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 }
 
 // Reference applies a Ruleset in a temporary namespace, and returns the rules as the kernel reports
-// them. Therefore a comparison with these rules does not depend on the form in which this kernel, or
-// this version of iptables, represents a rule.
+// them. So a comparison with these rules does not depend on the form in which this kernel, or this
+// version of iptables, represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Remove removes the rules of all backends from the calling thread's namespace. It succeeds if there
-// are none. If it can't read some of the rules, it removes those that it found until then, and those of
-// iptables-legacy, and returns an error.
+// are none. If it can't read some of the rules, it still removes the rules of nf_tables that it found
+// until then, and those of iptables-legacy, and returns an error.
 func Remove(ctx context.Context) error {
 	return errors.Join(nfnetlink.Remove(ctx, QueueRemoval), iptables.RemoveLegacy(ctx))
 }
@@ -34,6 +34,6 @@ func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	return iptables.QueueRemoval(ctx, b)
 }
 
-// TrackingTable exists during a repair. No hook leads to its only rule, so the table does not affect
-// any packet.
+// TrackingTable is the name of a table that exists during a repair. Its only rule makes the kernel
+// track connections. No hook leads to this rule, so the table does not affect any packet.
 const TrackingTable = capture.TableName + "-tracking"

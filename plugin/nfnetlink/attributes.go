@@ -17,15 +17,15 @@ import (
 // of the message, so code that keeps them for longer copies them.
 type Attributes map[uint16][]byte
 
-// Family is the key of the IP family in Attributes, which is in the message's header. No attribute has
-// the type 0.
+// Family is the key of the IP family in Attributes. The family is in the message's header, and no
+// attribute has the type 0.
 const Family = 0
 
 var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
 
-// EachAttribute calls visit for each attribute in data, without copying the attribute, because a pod's
-// sets can contain tens of thousands. It returns visit's first error, or an error for malformed data.
-// See struct nlattr in netlink(7).
+// EachAttribute calls visit for each attribute in data. It does not copy the attributes, because a
+// pod's sets can contain tens of thousands of elements. It returns visit's first error, or an error for
+// malformed data. See struct nlattr in netlink(7).
 func EachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
 	const header, alignment = 4, 4
 	for len(data) > 0 {
@@ -91,9 +91,9 @@ func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	return content, found
 }
 
-// UserComment returns the comment in a rule's user data. It does not use
-// github.com/google/nftables/userdata, which panics on malformed data, because the kernel does not
-// validate user data that a process with NET_ADMIN in a pod writes.
+// UserComment returns the comment in a rule's user data. It does not call userdata.GetString of
+// google/nftables, which panics on malformed data. The kernel does not validate user data, so a process
+// with NET_ADMIN in a pod can write malformed data.
 func UserComment(data []byte) (comment string, found bool) {
 	const header = 2 // one byte for the type, and one for the length
 	for len(data) >= header {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nfnetlink sends requests to nf_tables by netlink: transactions and lists, with limits on the
+// Package nfnetlink sends transactions and requests for lists to nf_tables by netlink, and limits the
 // data that it reads. It works in the network namespace of the calling thread, and executes no program.
 package nfnetlink
 
@@ -19,8 +19,8 @@ import (
 
 // Batch is a transaction of nf_tables. The kernel commits all of its messages or none. The Batch
 // requests an acknowledgement only of the last message, and the kernel also reports each message that
-// fails. It is not a connection of google/nftables, because that waits for an acknowledgement of each
-// message, which takes longer than the transaction.
+// fails. A connection of google/nftables would wait for an acknowledgement of each message, which takes
+// longer than the transaction.
 type Batch struct {
 	Content  []byte
 	sequence uint32 // of the last message

@@ -13,8 +13,8 @@ import (
 // NoTable is the handle of a table that does not exist.
 const NoTable = 0
 
-// TableHandle returns the handle of a table, without listing all tables. No later table of the
-// namespace gets the same handle.
+// TableHandle returns the handle of a table of the family inet, without listing all tables, or NoTable
+// if the table does not exist. No later table of the namespace gets the same handle.
 func TableHandle(ctx context.Context, name string) (uint64, error) {
 	r, err := NewReader(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // These limits bound the objects that are read from a namespace, because a pod with NET_ADMIN can fill
-// its tables. They exceed what a pod's annotations can request: some 100 rules in nftables or
+// its tables. They exceed what a pod's annotations can request, which is some 4,000 rules in nftables,
 // capture.MaxExpanded rules in iptables, and two elements for each range. For each part of a list, the
 // kernel starts again at the first object, so the time to read a list grows with the square of its
 // length.
@@ -17,7 +17,7 @@ const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000
 	MaxRules    = capture.MaxExpanded + 5_000    // of one table of iptables, including other programs' rules
-	MaxOurRules = 5_000                          // of our table, or of a chain whose comments are searched
+	MaxOurRules = 5_000                          // of our table, or of a chain in which FindComment searches
 	MaxSets     = 1_000                          // of our table
 	MaxElements = 2*capture.MaxExpanded + 30_000 // of all sets of our table
 
@@ -25,7 +25,7 @@ const (
 	MaxOurBytes = 4 << 20  // of the rules in our table
 )
 
-// TooLarge means that a namespace exceeds one of the limits above.
+// TooLarge is the error for a namespace that exceeds one of the limits above.
 type TooLarge struct {
 	What  string // "chains"
 	Limit int

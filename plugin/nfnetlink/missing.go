@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// If a transaction needs a module, the kernel tries to load it. If that fails, the kernel returns only
-// an error number, which does not name the module, so the functions below find out which module it is.
+// If a transaction needs a module, the kernel tries to load the module. If that fails, the kernel
+// returns only an error number. The functions below find out which module is missing.
 
 // dial opens a socket for requests to nf_tables.
 func dial() (nlsocket.Socket, error) {
@@ -26,8 +26,8 @@ func dial() (nlsocket.Socket, error) {
 	return socket, err
 }
 
-// absent is the connection to a kernel without nfnetlink. It answers as a kernel without tables of
-// nf_tables would, because an operator who chose iptables-legacy does not need nfnetlink.
+// absent is the connection to a kernel without nfnetlink. It answers like a kernel without tables of
+// nf_tables, because iptables-legacy works without nfnetlink.
 type absent struct{}
 
 // Send does nothing and returns no error.
@@ -41,8 +41,8 @@ func (absent) Receive(context.Context, func(syscall.NetlinkMessage) (bool, error
 // Close does nothing.
 func (absent) Close() {}
 
-// lacksNFTables reports whether the kernel has no nf_tables. It is called after a list failed, whose
-// error does not show the cause, and sends an empty transaction, whose error does.
+// lacksNFTables reports whether the kernel has no nf_tables. The error of a failed list does not show
+// this cause, but the error of an empty transaction does, so lacksNFTables sends one.
 func lacksNFTables(ctx context.Context) bool {
 	socket, err := dial()
 	if err != nil {
@@ -52,7 +52,8 @@ func lacksNFTables(ctx context.Context) bool {
 	return errors.Is(NewBatch().Exchange(ctx, socket), unix.EOPNOTSUPP)
 }
 
-// Lacks returns the error of a kernel that lacks at least one of the modules.
+// Lacks returns an error that says that the kernel lacks at least one of the modules, and how to load
+// them.
 func Lacks(err error, modules ...string) error {
 	command := "modprobe "
 	if len(modules) > 1 {

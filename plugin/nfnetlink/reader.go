@@ -14,10 +14,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// ErrChanging means that the rules changed during each attempt to read a list.
+// ErrChanging means that a list changed during each attempt to read it.
 var ErrChanging = errors.New("the rules kept changing while they were read")
 
-// Reader reads nf_tables in the calling thread's namespace, within the limits, until its context ends.
+// Reader reads lists of nf_tables in the calling thread's namespace, within the limits of each Listing,
+// until its context ends.
 type Reader struct {
 	ctx      context.Context
 	socket   connection
@@ -50,8 +51,8 @@ type Listing struct {
 	Request uint16
 	Filter  []filter
 	Single  bool   // the filter names one object
-	What    string // what the objects are called in errors, in the plural
-	Chain   string // of ListRules: the only one, which sets What and Filter; "" for all of the table
+	What    string // the objects' name in errors, in the plural
+	Chain   string // for ListRules: the only chain to list, which sets What and Filter; "" for all chains
 	Limit   int    // limit of the objects read, and of the results of keep
 	Bytes   int    // limit in bytes; 0 means MaxBytes
 }
@@ -82,8 +83,8 @@ func (l Listing) message(sequence uint32) []byte {
 
 const listAttempts = 5
 
-// List reads a list, and returns the results of keep for all objects. If the list changes during a
-// read, List reads it again. After an error, the reader is unusable. Errors: TooLarge, ErrChanging.
+// List reads a list, and returns the results of keep for all objects. If the list changes meanwhile,
+// List reads it again. After an error, the Reader is unusable. Errors: TooLarge, ErrChanging.
 func List[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) ([]T, error) {
 	for range listAttempts {
 		kept, whole, err := listOnce(r, l, keep)
@@ -171,8 +172,7 @@ func ListRules[T any](r *Reader, l Listing, table string, keep func(chain string
 	})
 }
 
-// First returns the first of the results, or the zero value if there is none. It is called with the
-// results of List.
+// First returns the first of List's results, or the zero value if there is none.
 func First[T any](found []T, err error) (first T, _ error) {
 	if err != nil || len(found) == 0 {
 		return first, err

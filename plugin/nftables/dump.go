@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump reads our table. It compares the raw bytes of selected attributes, because no library parses
-// every expression.
+// Dump reads our table. It keeps the raw bytes of selected attributes for comparisons, because no
+// library parses every expression.
 func (Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -104,10 +104,10 @@ func (d *dumper) rules() {
 	}
 }
 
-// The kernel lists a set in parts. After elements were added, it enlarges the set's hash table, and
-// meanwhile a part may not begin where the previous part ended, so that elements are missing or occur
-// twice. Therefore the method elements reads a list of several parts again until two readings are
-// equal.
+// The kernel lists a set in parts. While it enlarges the set's hash table, after elements were added, a
+// part may not begin where the previous part ended, so that elements are missing or occur twice.
+// Therefore the method elements reads a list of several parts until two consecutive readings are equal.
+// maxReadings limits its repetitions.
 const maxReadings = 10
 
 // elements reads the elements of a set, and adds them, sorted, to the set's object.

@@ -15,7 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// register is the only register that our rules need, because each match loads one value and compares
+// register is the only register that most rules need, because each match loads one value and compares
 // it. A translation also uses the next register, for the port.
 const register = 1
 

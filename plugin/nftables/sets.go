@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// setChunk is the number of values in one message. It is limited because an attribute, such as the list
-// of elements, has at most 64 KiB.
+// setChunk is the largest number of values in one message, because an attribute, such as the list of
+// elements, has at most 64 KiB.
 const setChunk = 500
 
 // setIDs maps the names of sets to the ids by which rules of the same transaction refer to them.
@@ -75,9 +75,9 @@ func addElement(b *nfnetlink.Batch, key []byte, endsRange bool) {
 	})
 }
 
-// Elements iterates over the keys of a set's elements, and reports for each key whether it ends a
-// range. In an interval set, each value becomes two elements: its first key, and the key after its last
-// one, unless the last key is the largest possible one.
+// Elements iterates over the keys of a set's elements, and over whether each key ends a range. In an
+// interval set, each value becomes two elements, which are its first key and the key after its last
+// one. The second element is missing if the last key is the largest possible one.
 func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	return func(yield func(key []byte, endsRange bool) bool) {
 		for _, value := range values {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nlsocket sends and receives netlink messages in the network namespace of the calling thread.
-// Its calls block the thread, because the kernel answers at once: in a process that lives for
+// Its calls block the thread, because the kernel answers at once. In a process that lives for
 // milliseconds, waiting by Go's network poller would take longer than the answer.
 package nlsocket
 
@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a netlink socket. It exists because mdlayher's netlink package collects a whole dump in
-// memory, and does not read every acknowledgement of a batch.
+// Socket is a netlink socket. It replaces that of mdlayher's netlink package, which collects a whole
+// dump in memory, and does not read every acknowledgement of a batch.
 type Socket struct{ fd int }
 
-// receiveBuffer is the size of the largest part of a dump that the kernel sends.
+// receiveBuffer is the size in bytes of the largest part of a dump that the kernel sends.
 const receiveBuffer = 32 << 10
 
 // Dial opens a socket of a protocol, such as NETLINK_NETFILTER.
@@ -44,11 +44,11 @@ func Dial(protocol int) (Socket, error) {
 // Close closes the socket.
 func (s Socket) Close() { _ = unix.Close(s.fd) }
 
-// defaultSendBuffer is the size up to which Send needs no larger buffer, because the kernel's default
-// exceeds it.
+// defaultSendBuffer is the number of bytes that Send can send without a larger buffer. The kernel's
+// default buffer is larger.
 const defaultSendBuffer = 64 << 10
 
-// Send sends messages in one call. The kernel has processed them when Send returns.
+// Send sends messages in one system call. The kernel has processed them when Send returns.
 func (s Socket) Send(messages []byte) error {
 	if len(messages) > defaultSendBuffer {
 		if err := s.growSendBuffer(2 * len(messages)); err != nil {
@@ -61,8 +61,8 @@ func (s Socket) Send(messages []byte) error {
 	return nil
 }
 
-// growSendBuffer sets the size of the send buffer. If this process may, it exceeds the system's limit
-// net.core.wmem_max.
+// growSendBuffer sets the size of the send buffer. If this process has the capability NET_ADMIN, the
+// size can exceed the system's limit net.core.wmem_max.
 func (s Socket) growSendBuffer(size int) error {
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) == nil {
 		return nil

@@ -46,7 +46,7 @@ func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 }
 
 // nodeAddresses returns the addresses in this process's own network namespace, which is the node's. It
-// omits those of kube-proxy's interface for IPVS, which are the addresses of all Services.
+// omits the addresses of kube-proxy's interface for IPVS, which are those of Services.
 func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
@@ -58,8 +58,8 @@ func nodeAddresses() ([]netip.Addr, error) {
 	return addressesOf(all), nil
 }
 
-// ListAddresses returns the addresses in the thread's namespace. It requests each family separately,
-// because then Linux 6.9 and newer take no lock that all namespaces share.
+// ListAddresses returns the addresses in the calling thread's namespace. It requests each family
+// separately, because for such a request Linux 6.9 and newer take no lock that all namespaces share.
 func ListAddresses() (found []netlink.Addr, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		list, err := listWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })

@@ -18,9 +18,9 @@ import (
 type NoIPv6 = iptables.NoIPv6
 
 // Apply applies the Ruleset to the namespace. It prepares lo and the routes first, and commits the
-// rules last. If the commit fails, it undoes the preparation. If the namespace already has the same
+// rules last. If the commit fails, Apply undoes the preparation. If the namespace already has the same
 // rules, Apply only restores lo and the routes. Errors: NoIPv6; a capture.Refusal if the namespace has
-// other rules of ours, or another plugin's.
+// other rules of ours or another plugin's capture rules.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -89,8 +89,9 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	return err
 }
 
-// Remove undoes Apply, whichever backend wrote the rules. It succeeds if there is nothing to undo. If
-// it can't read the State, it still removes everything that it finds, and returns the error.
+// Remove removes our rules, of any backend, and the routes and the address that Apply added. lo stays
+// up. Remove succeeds if there is nothing to remove. If it can't read the State, it still removes
+// everything that it finds, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

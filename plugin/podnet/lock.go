@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// LockDirectory contains a file of root's, on which processes of capture-cni lock network namespaces.
-// They do not lock the namespace's own file, because any process of the pod can open and lock it as
-// /proc/self/ns/net. The path is a constant, so that plugin and guard always use the same file.
+// LockDirectory contains the file with which processes of capture-cni lock network namespaces. They do
+// not lock the namespace's own file, because any process of the pod can open and lock it as
+// /proc/self/ns/net. The path is a constant, so that the plugin and the guard always use the same file.
 const LockDirectory = "/run/capture-cni/lock"
 
 const lockName = "netns"
@@ -28,10 +28,9 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// foreignLock is the error if a process that does not belong to capture-cni holds a lock, or a lease,
-// on the file. Only root can write to the file, but a process that can read it, for example by a
-// hostPath volume, can lock it for reading. Such a lock must not delay a pod, so the caller continues
-// without a lock.
+// foreignLock is the error if a process outside capture-cni holds a lock or a lease on the file. Only
+// root can write to the file, but a process that can read it, for example by a hostPath volume, can
+// lock it for reading. Such a lock must not delay a pod, so the caller continues without a lock.
 type foreignLock struct{}
 
 func (foreignLock) Error() string {
@@ -55,8 +54,8 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	}
 }
 
-// tryLock locks one byte of the file of locks, at the offset that is the namespace's inode number. While
-// this namespace is open, no other namespace has the same number. The lock needs no cleanup, because it
+// tryLock locks one byte of the file LockDirectory/netns. The byte's offset is the namespace's inode
+// number, which no other namespace has while this one is open. The lock needs no cleanup, because it
 // belongs to the open file (F_OFD_SETLK in fcntl(2)). Errors: ErrBusy, foreignLock.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
@@ -100,9 +99,9 @@ func isForeign(file *os.File, inode uint64) bool {
 	return err == nil && found.Type == unix.F_RDLCK
 }
 
-// openLock opens the file, and creates it if it is missing. It returns an error if another user than
-// root can open the file, because a process that can read the file can lock it. With O_NONBLOCK, the
-// kernel returns EAGAIN instead of waiting 45 s for the holder of a lease.
+// openLock opens the lock file, and creates it if it is missing. It returns an error if another user
+// than root can open the file, because a process that can read the file can lock it. With O_NONBLOCK,
+// the kernel returns EAGAIN while another process holds a lease, instead of waiting up to 45 s.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback sets lo up, because redirected connections use it. With ipv6, it also adds the
-// address from which the proxy connects over IPv6. undo is never nil, and undoes only what was changed.
+// prepareLoopback sets lo up, because redirected connections use lo. With ipv6, it also adds the
+// address from which the proxy connects over IPv6. undo is never nil, and undoes only the changes that
+// prepareLoopback made.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	_, up, err := loopback()
@@ -52,7 +53,7 @@ func lo() netlink.Link {
 }
 
 // loopback returns the name of the loopback interface, and whether it is up. It uses ioctls, because
-// for netlink's answer the kernel takes rtnl, a lock that all namespaces share.
+// for a netlink request the kernel takes rtnl, a lock that all namespaces share.
 func loopback() (name string, up bool, err error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -66,8 +66,8 @@ func (o *Observation) readRules(ctx context.Context) (err error) {
 	return err
 }
 
-// Differences returns a line for each difference between the observation and what Apply would create.
-// If the namespace has no rules, the expected rules are those of the backend asked.
+// Differences returns a line for each difference between the observation and the state that Apply would
+// create. If the namespace has no rules, the expected rules are those of the backend asked.
 func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	backend, err := netfilter.Find(ctx, cmp.Or(o.Backend, asked))
 	if err != nil {
@@ -81,7 +81,8 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 }
 
 // compare compares rules that were read from the kernel with the Reference of the Ruleset. If the rules
-// exceed nfnetlink's limits, it returns this as the only difference, because no Ruleset has so many.
+// exceed nfnetlink's limits, compare returns this fact as the only difference, because no Ruleset has
+// so many rules.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -96,8 +97,8 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset,
 	return dump.Diff(want, found), nil
 }
 
-// Missing returns a line for everything, other than rules, that the Ruleset needs and the namespace
-// lacks.
+// Missing returns a line for each difference, other than in rules, between the namespace and the state
+// that the Ruleset needs.
 func (o Observation) Missing(rs capture.Ruleset) []string {
 	missing := o.loopback.missing(rs.NeedsProxySource())
 	if rs.LocalMark == 0 {
@@ -125,7 +126,8 @@ func observeLoopback(all []netlink.Addr) (facts loopbackFacts, err error) {
 	return facts, err
 }
 
-// missing returns a line for each thing that prepareLoopback would create and the namespace lacks.
+// missing returns a line for each difference between the loopback interface and the state that
+// prepareLoopback creates.
 func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
 	if l.name != "lo" { // the rules of iptables match this name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", l.name))
@@ -163,7 +165,8 @@ func observeRoutes() (all []routeFacts, err error) {
 	return all, nil
 }
 
-// missing returns a line for each thing that prepareRoutes would create and the namespace lacks.
+// missing returns a line for each difference between the policy routing and the state that
+// prepareRoutes creates.
 func (f routeFacts) missing(mark uint32) (missing []string) {
 	if f.taken != nil {
 		return []string{"unexpected: " + f.taken.Error()}

@@ -22,7 +22,8 @@ import (
 // ErrGone means that the namespace does not exist.
 var ErrGone = errors.New("the network namespace does not exist")
 
-// Namespace is a pod's network namespace, which is open and locked, with a thread that runs inside.
+// Namespace is a pod's network namespace, which is open and locked. One thread of this process runs
+// inside it.
 type Namespace struct {
 	netns ns.NetNS
 	calls chan func() // functions that the thread calls
@@ -100,8 +101,8 @@ func (n *Namespace) Close() error {
 	return releaseLock(n.lock)
 }
 
-// refuseHost returns a Refusal if the namespace is that of this process or of process 1, which is the
-// host's. It ignores process 1 if its file is missing or unreadable.
+// refuseHost returns a Refusal if the namespace is that of this process or that of process 1, which is
+// the host's. It ignores process 1 if it can't read the path of that process's namespace.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		if n.Is(path) {
@@ -139,7 +140,7 @@ func Read[T any](n *Namespace, f func() (T, error)) (result T, err error) {
 	return result, err
 }
 
-// Is reports whether the path leads to this namespace. It returns false if it can't follow the path.
+// Is reports whether the path leads to this namespace. It returns false if it can't read the path.
 func (n *Namespace) Is(path string) bool { return sameFile(int(n.netns.Fd()), path) }
 
 func sameFile(fd int, path string) bool {

@@ -15,8 +15,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Policy routing that delivers packets with a mark to this host itself. The table number is Istio's.
-// The protocol identifies our rules and routes, so that we never remove another program's. The priority
+// Policy routing delivers packets with a mark inside the namespace. The table number is Istio's. The
+// protocol identifies our rules and routes, so that we never remove another program's. The priority
 // directly follows that of the kernel's rule for the table local, because an earlier rule that matches
 // the mark by a mask would take the packets. Older versions used the priority 133.
 const (
@@ -99,7 +99,7 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 }
 
 // present returns our policy rules, and whether our route exists. Errors: a capture.Refusal if the
-// table has another route, because that route could take packets.
+// table has another route, which could take packets.
 func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {

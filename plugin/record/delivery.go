@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Send sends a record to the agent without blocking, and reports whether the agent's socket took it. It
-// returns false for every failure, for example if no agent runs, the socket's queue is full, or the
-// path does not lead to a socket of root's.
+// Send sends a record to the agent without blocking, and reports whether the agent's socket accepted
+// it. It returns false for every failure, for example if no agent runs, the socket's queue is full, or
+// the path does not lead to a socket that root owns.
 func Send(socket string, r Record) (taken bool) {
 	if !ours(socket) {
 		return false
@@ -45,13 +45,14 @@ func ours(socket string) bool {
 // Spool returns the directory, next to the agent's socket, for the records that no agent received.
 func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
 
-// Limits of the spool: records, and bytes. Beyond them, the oldest records are deleted.
+// These are the limits of the spool, in records and in bytes. If they are exceeded, the oldest records
+// are deleted.
 const (
 	SpoolSize  = 64
 	SpoolBytes = 1 << 20
 )
 
-// Keep writes a record to the spool, if the spool's directory exists. If that fails, the record is
+// Keep writes a record to the spool, if the spool's directory exists. After a failure, the record is
 // lost.
 func Keep(spool string, r Record) {
 	d, err := OpenDir(spool)

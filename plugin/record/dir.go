@@ -22,8 +22,8 @@ type File struct {
 	Size int64
 }
 
-// Suffixes of the names of files that are being written, and of complete ones. A Dir lists both, so
-// that Prune also deletes a file whose writer was killed.
+// These are the suffixes of the names of files that are being written, and of complete files. A Dir
+// lists both, so that Prune also deletes a file whose writer was killed.
 const (
 	Unfinished = ".part"
 	Finished   = ".json"
@@ -90,7 +90,7 @@ func (d *Dir) Write(key string, r Record) error {
 }
 
 // WriteFile writes a file under a temporary name and renames it. After an error, it leaves no part of
-// the file.
+// the file, because a part would waste space on a full disk.
 func WriteFile(root *os.Root, name string, content []byte) error {
 	part := name + Unfinished
 	err := root.WriteFile(part, content, 0o600)
@@ -98,7 +98,7 @@ func WriteFile(root *os.Root, name string, content []byte) error {
 		err = root.Rename(part, name)
 	}
 	if err != nil {
-		_ = root.Remove(part) // a part of a record would waste space on a full disk
+		_ = root.Remove(part)
 	}
 	return err
 }

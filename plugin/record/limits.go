@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Limits of a record. They keep a record far below the largest datagram, and let its names fit into
-// labels, file names and URLs. The limits of names are those of Kubernetes.
+// These limits keep a record far smaller than the largest datagram, and let its names fit into labels,
+// file names and URLs. The limits of names are those of Kubernetes.
 const (
 	MaxSize      = 64 << 10
 	MaxMessage   = 2 << 10
@@ -68,7 +68,7 @@ func CheckPod(p capture.PodRef) error {
 }
 
 // CheckName returns an error if a text is longer than most, or contains a character that no name or id
-// of Kubernetes and of runtimes contains. An empty text is correct.
+// of Kubernetes and of runtimes contains. An empty text is valid.
 func CheckName(field, text string, most int) error {
 	if len(text) <= most && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return nil

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package record carries the result of an ADD from the plugin to the node agent. The plugin sends a
-// datagram without blocking. If no agent receives the record of a failed ADD, the plugin writes it to a
-// directory, the spool. Neither failing nor waiting ever affects the ADD. The guard sends its findings
-// about running pods in the same way.
+// datagram without blocking. If no agent receives the record of a failed ADD, the plugin writes the
+// record to a directory, the spool. A failure to send or to write never fails or delays the ADD. The
+// guard sends its findings about running pods in the same way.
 package record
 
 import (
@@ -16,8 +16,8 @@ import (
 // Version is the version of Record's format.
 const Version = 1
 
-// Canary is the sandbox id with which the agent itself calls the plugin to test it. Such a call is not
-// the ADD of a pod, so the plugin sends no record of it.
+// Canary is the sandbox id with which the agent itself calls the plugin to test it. The plugin sends no
+// record of such a call, because the call is not the ADD of a pod.
 const Canary = "canary"
 
 // Record is the result of one ADD, or of the guard's examination of a pod.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust opens files and directories that only root can have written, in directories that
-// the operator allows.
+// Package trust opens files and directories that only root can write, in directories that the operator
+// allows.
 package trust
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Untrusted is the error for a path outside the allowed directories, and for a file in these
-// directories that users other than root can write or that is not valid.
+// Untrusted is the error for a path outside the allowed directories, and for a file in an allowed
+// directory that is invalid, or that users other than root can write.
 type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
@@ -102,7 +102,7 @@ func OpenDirectory(directory string) (*os.Root, error) {
 const maxFile = 1 << 20
 
 // Read reads a regular file, and returns an error if users other than root can write to it. Symbolic
-// links may not lead out of root. Errors: fs.ErrNotExist; Untrusted.
+// links must not lead out of the directory root. Errors: fs.ErrNotExist; Untrusted.
 func Read(root *os.Root, name string) ([]byte, error) {
 	path := filepath.Join(root.Name(), name)
 	file, err := openWithin(root, name)
@@ -133,8 +133,8 @@ func Read(root *os.Root, name string) ([]byte, error) {
 	return data, nil
 }
 
-// openWithin opens a file, and follows symbolic links that stay in root. os.Root itself refuses
-// absolute links, such as the kubelet's link to its current certificate.
+// openWithin opens a file, and follows symbolic links that stay in the directory root. os.Root itself
+// refuses all absolute links, such as the kubelet's link to its current certificate.
 func openWithin(root *os.Root, name string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK // opening a pipe must not block
 	file, err := root.OpenFile(name, flags, 0)
@@ -172,7 +172,8 @@ func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 	return nil
 }
 
-// checkOwner is CheckOwner for files that configure the plugin. Errors: Untrusted.
+// checkOwner returns an error if users other than root can write to a file that configures the plugin.
+// Errors: Untrusted.
 func checkOwner(path string, info fs.FileInfo) error {
 	if err := CheckOwner(path, info, 0o022); err != nil {
 		return Untrusted(err.Error())

@@ -26,8 +26,8 @@ func Run(command string, stdout, stderr io.Writer) int {
 	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
 }
 
-// respond writes the result or the error to stdout after the call has returned. It writes one JSON
-// document, or nothing if the protocol defines no result.
+// respond calls call, and then writes its result or error to stdout. It writes one JSON document, or
+// nothing if the protocol defines no result. It returns the process's exit status.
 func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	output, err := protect(call, stderr)
 	if err != nil {
@@ -55,8 +55,8 @@ func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err 
 	return call()
 }
 
-// call calls the function of the verb command. It handles DEL without skel, because skel returns errors
-// for invalid input, and a failing DEL blocks the pod's deletion.
+// call calls the function of the verb command. It does not use the CNI library skel for DEL, because
+// skel returns errors for invalid input, and a failing DEL blocks the pod's deletion.
 func call(command string, stderr io.Writer) ([]byte, error) {
 	switch command {
 	case "DEL":

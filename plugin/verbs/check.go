@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// check compares the pod's network namespace with its desired state. If CRI-O restarts, it runs CHECK
-// for every pod, and the kubelet replaces the pods whose CHECK fails. So if check can't compare a pod
-// that has our rules, CHECK passes.
+// check compares the pod's network namespace with its desired state. When CRI-O restarts, it runs CHECK
+// for every pod, and tears down pods whose CHECK fails. So CHECK passes for a pod with our rules if the
+// lookup fails, or if the plugin would now refuse the pod.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -41,9 +41,9 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	return nil
 }
 
-// tolerate returns nil for a pod with our rules, if the error says nothing about these rules, for
-// example because the API server does not answer, the annotations were edited after ADD, or a newer
-// configuration refuses the pod's runtime class. Otherwise it returns the error.
+// tolerate returns nil for a pod with our rules if the error is not about these rules. Examples are
+// that the API server does not answer, that annotations became invalid by edits after ADD, or that a
+// newer configuration refuses the pod's runtime class. Otherwise tolerate returns the error.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
@@ -60,9 +60,9 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	return nil
 }
 
-// differences compares the rules with those that ADD would install now, for the backend of the existing
-// rules, because the configured backend may have changed since ADD. It returns no differences if the
-// rules have another stamp, because another version of the plugin wrote them, or the annotations were
+// differences compares the rules with those that ADD would apply now, in the backend of the existing
+// rules, because the configured backend may have changed since ADD. If the rules have another Stamp, it
+// returns no differences, because another version of the plugin wrote them, or the annotations were
 // edited after ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()

@@ -56,9 +56,9 @@ func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	return r, nil
 }
 
-// passReason returns the reason for which the pod is certainly not captured, or "" if a lookup must
-// decide. It needs no credentials and no valid configuration, because a fault of capture-cni must not
-// fail pods outside the mesh.
+// passReason returns the reason if the pod is certainly not captured, and "" if a lookup must decide.
+// It needs no credentials and no valid configuration, because a fault of capture-cni must not fail pods
+// outside the mesh.
 func (r request) passReason() capture.Reason {
 	if r.pod.Name == "" {
 		return capture.ReasonNotKubernetes
@@ -86,8 +86,8 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked returns the result of by for the annotations that the runtime passed, and for the meshes
-// whose pods are captured.
+// isMarked calls by with the annotations that the runtime passed, and with the meshes whose pods are
+// captured, and returns the result.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
 	return by(annotations, r.input.Meshes())
@@ -176,8 +176,8 @@ func (r request) complete(netns *podnet.Namespace, decision capture.Decision) (c
 	return decision, err
 }
 
-// lookupFrom returns a lookup that asks the agent, if the configuration names its socket, and otherwise
-// or after a failure executes capture-cni-lookup.
+// lookupFrom returns a lookup that asks the agent, if the configuration names its socket. If the agent
+// does not answer, or if there is no socket, the lookup executes capture-cni-lookup.
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {

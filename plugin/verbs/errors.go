@@ -29,8 +29,8 @@ type failure struct {
 	reason capture.Reason
 }
 
-// classify returns the CNI code and the reason of an error. No other function assigns codes and reasons
-// to errors of other packages.
+// classify returns the CNI code and the reason of an error. It is the only function that assigns codes
+// and reasons to errors of other packages.
 func classify(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f
@@ -59,8 +59,8 @@ func cniError(err error) *types.Error {
 	return types.NewError(f.code, f.message(), "")
 }
 
-// withCode returns a CNI error with err's code, or nil if err is nil. Without it, skel would use the
-// code 999.
+// withCode returns a CNI error with err's code, or nil if err is nil. For an error of another type,
+// skel would use the code 999.
 func withCode(err error) error {
 	if err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// recorder collects the record of one call while the call runs.
+// recorder collects the record of one ADD while the ADD runs.
 type recorder struct {
 	record.Record
 	lapBegan time.Time
@@ -23,7 +23,7 @@ func newRecorder(sandbox string) *recorder {
 	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox, Trace: record.TraceOf(os.Getenv("TRACEPARENT"))}, now}
 }
 
-// lap adds the time since the previous call of lap to a stage.
+// lap adds the time since the previous call of lap to the duration of a stage.
 func (r *recorder) lap(stage record.Stage) {
 	now := time.Now()
 	r.AddDuration(stage, now.Sub(r.lapBegan))
@@ -40,9 +40,10 @@ func (r *recorder) failed(err error) {
 	r.Verdict, r.Reason, r.Code, r.Message = record.Failed, f.reason, f.code, f.message()
 }
 
-// send sends the record to the agent. If no agent receives the record of a failure, send writes it to
-// the spool. It sends nothing to a socket outside the allowed directories, which a user of a namespace
-// can name with Multus, and nothing for the agent's own test call.
+// send sends the record to the agent. If no agent receives the record of a failed ADD, send writes it
+// to the spool, a directory. It sends nothing to a socket outside the allowed directories, because a
+// user of a namespace can choose the socket with Multus. It also sends nothing for the agent's own test
+// call.
 func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)

@@ -22,10 +22,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Deadlines of a whole call. ADD's exceeds the longest lookupTimeout, but is shorter than the runtime's
-// own, whose error would not name the cause. CHECK sends only one lookup, which takes seconds; the rest
-// of its time is for a slow comparison on a busy node, because CRI-O releases the addresses of pods
-// whose CHECK fails.
+// These are the deadlines of a whole call. The deadline of ADD exceeds the longest lookupTimeout. It is
+// shorter than the runtime's deadline, whose error would not name the cause. CHECK needs seconds for
+// its only attempt of a lookup. The rest of its time is for a slow comparison on a busy node, because
+// CRI-O releases the addresses of a pod whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
@@ -68,7 +68,8 @@ func (r request) capturePod() ([]byte, error) {
 }
 
 // apply applies the plan's rules in the pod's network namespace, and returns the applied rules. If the
-// rules should refuse IPv6, but the kernel lacks what that needs, apply lets IPv6 pass, with a warning.
+// rules refuse IPv6, and the kernel lacks a module that this needs, apply lets IPv6 pass, with a
+// warning.
 func (r request) apply(ctx context.Context, p plan) (capture.Ruleset, error) {
 	rules := p.Rules.WithStamp()
 	err := p.netns.Apply(ctx, rules, p.backend)
@@ -96,8 +97,8 @@ func result(in config.Input) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// del removes our rules if the namespace still exists. It returns no error, because a failing DEL
-// blocks the pod's deletion, and the rules end with the namespace anyway. It logs failures.
+// del removes our rules if the namespace still exists. It only logs failures, because a failing DEL
+// blocks the pod's deletion, and the kernel deletes the rules with the namespace anyway.
 func del(netns string, log *slog.Logger) {
 	if netns == "" {
 		return
@@ -115,8 +116,9 @@ func del(netns string, log *slog.Logger) {
 	}
 }
 
-// status returns, in mode strict, an error that says why meshed pods could not start. Otherwise it
-// returns nil. It examines only this node, and sends no request to the API server.
+// status examines this node, and sends no request to the API server. In mode strict, it returns an
+// error if meshed pods could not start. In mode lenient, it returns an error only for stdin that is no
+// JSON object.
 func status(args *skel.CmdArgs) error {
 	in, err := config.Read(args.StdinData)
 	if err != nil {

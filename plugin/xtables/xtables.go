@@ -25,10 +25,10 @@ type Table struct {
 	Name   string
 }
 
-// Tables holds the names of each table's chains.
+// Tables maps each table to the names of its chains, without the built-in ones.
 type Tables map[Table][]string
 
-// family describes where the kernel keeps the tables of one IP family, and in which form.
+// family contains the kernel's constants for the tables of one IP family.
 type family struct {
 	tables        string // file that lists the existing tables
 	domain, level int
@@ -74,7 +74,8 @@ const readAttempts = 5
 
 func (t Table) entries(limit int) (entries []byte, err error) {
 	for range readAttempts {
-		// The size of the table changed between the two calls of the kernel, so read it again.
+		// EAGAIN means that the table's size changed between the two system calls, so entries reads the
+		// table again.
 		if entries, err = families[t.Family].entries(t.Name, limit); !errors.Is(err, unix.EAGAIN) {
 			break
 		}
@@ -87,8 +88,8 @@ func (t Table) entries(limit int) (entries []byte, err error) {
 }
 
 // FindTarget returns the first target in the table's rules for which wanted returns true, or "". A
-// verdict or a jump has the target "", and the first entry of a chain has the target ERROR. Errors:
-// TooLarge, ErrChanging.
+// verdict or a jump has the target "", and the entry before a chain's rules, which names the chain, has
+// the target ERROR. Errors: TooLarge, ErrChanging.
 func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	entries, err := t.Entries()
 	if err != nil {
@@ -102,8 +103,9 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// MaxEntries limits the bytes of all rules in one table, because a pod with NET_ADMIN can fill its
-// tables. One of our rules takes less than 300 bytes.
+// MaxEntries limits the bytes of the rules that Entries reads in one table, and that List reads in all
+// tables together, because a pod with NET_ADMIN can fill its tables. Most of our rules take fewer than
+// 400 bytes, because only the first of the iptables rules for one Rule has a comment.
 const MaxEntries = 400 * capture.MaxExpanded
 
 // Socket options from include/uapi/linux/netfilter_ipv4/ip_tables.h. IPv6 has the same numbers.
@@ -125,7 +127,7 @@ type tableInfo struct {
 const entriesHeader = 40
 
 // entries reads a table's rules in the kernel's format. The caller checks that the table exists,
-// because reading a missing table would create it. If the table has more than limit bytes, entries
+// because reading a missing table would create it. If the rules have more than limit bytes, entries
 // returns TooLarge without reading them. Errors: TooLarge, ErrChanging.
 func (f family) entries(table string, limit int) ([]byte, error) {
 	// This code uses a datagram socket, because a raw socket, which iptables uses, needs CAP_NET_RAW.
@@ -175,8 +177,8 @@ func (f family) chains(entries []byte) []string {
 }
 
 // targets iterates over the names of the rules' targets, and over the chain names that follow the
-// targets. A plain verdict or a jump has the target "". A target that is too short for a chain name has
-// the chain name "".
+// targets. A plain verdict or a jump has the target "". For a target that is too short to contain a
+// chain name, the chain name is "".
 func (f family) targets(entries []byte) iter.Seq2[string, string] {
 	return func(yield func(target, chain string) bool) {
 		for len(entries) > f.address+nextOffset+2 {

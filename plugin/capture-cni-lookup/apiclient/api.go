@@ -80,7 +80,7 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, errors.Join(faults...)
 }
 
-// apiError is the error of a failed request, with the endpoint for withHint.
+// apiError is the error of a failed request. withHint needs its endpoint.
 type apiError struct {
 	error
 	endpoint endpoint

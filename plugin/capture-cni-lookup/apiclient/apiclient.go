@@ -49,8 +49,9 @@ func AnswerOf(pod *corev1.Pod) lookup.Answer {
 	return lookup.Answer{Version: capture.PodVersion, UID: string(pod.UID), HasController: podfields.HasController(pod), Pod: &fields}
 }
 
-// read reads the pod. In the first attempt, it accepts a pod from the API server's cache, and asks etcd
-// only if the cache lacks the pod or has another pod of that name. Later attempts ask etcd.
+// read reads the pod. In the first attempt for a pod with a UID, it accepts a pod from the API server's
+// cache, and asks etcd only if the cache lacks the pod or has another pod of that name. Otherwise it
+// asks etcd.
 func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod, error) {
 	client, err := restClient(e, max(request.Attempt, 1))
 	if err != nil {
@@ -81,8 +82,8 @@ func readOnce(ctx context.Context, client *rest.RESTClient, e endpoint, want cap
 	return pod, CheckUID(want, string(pod.UID))
 }
 
-// CheckUID returns an error if want has a UID and the found pod has another one, so that it is an
-// earlier or later pod of the same name.
+// CheckUID returns an error if want has a UID and the found pod has another UID, because the found pod
+// is then an earlier or later pod of the same name.
 func CheckUID(want capture.PodRef, found string) error {
 	if want.UID == "" || want.UID == found {
 		return nil
@@ -96,8 +97,8 @@ func (m uidMismatch) Error() string {
 	return fmt.Sprintf("the pod on the API server has UID %s, expected %s", m.found, m.want)
 }
 
-// faultOf is FaultOf for a read that used the credentials on the node. It also recognizes missing,
-// untrusted and invalid credentials, and adds the operator's next step.
+// faultOf returns the fault of a read with the credentials on the node. Unlike FaultOf, it also
+// recognizes missing, untrusted and invalid credentials, and adds the operator's next step.
 func faultOf(err error) *lookup.Fault {
 	fault := FaultOf(err)
 	fault.Message = withHint(err).Error()

@@ -99,8 +99,8 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 // kubeconfig reads the files that a kubeconfig names, in the kubeconfig's directory.
 type kubeconfig struct{ root *os.Root }
 
-// checkNames returns an error if a file is outside the directory, before any file is opened. Otherwise
-// a kubeconfig could send another file's token to its server.
+// checkNames returns an error if the kubeconfig names a file outside its directory. It is called before
+// any file is opened, because a kubeconfig could otherwise send another file's token to its server.
 func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
 	var errs []error
 	for _, file := range []struct{ key, path string }{
@@ -116,8 +116,8 @@ func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 	return errors.Join(errs...)
 }
 
-// relative returns an absolute path relative to the directory, and a relative path unchanged. The
-// result can lead out of the directory, so callers check it with filepath.IsLocal.
+// relative returns an absolute path as a path relative to the kubeconfig's directory, and a relative
+// path unchanged. The result can lead out of the directory, so callers check it with filepath.IsLocal.
 func (k kubeconfig) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
