@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// With Multus, a user who may write to only one namespace can choose the plugin's configuration. That
-// user must not choose the plugin's credentials, so the plugin reads credentials only from allowed
-// directories: StateDirectory, RunDirectory, the directories that DirectoriesFile lists, and the one
-// that DirectoryVariable names.
+// With Multus, a user who may write to only one namespace can choose the plugin's configuration there,
+// by a NetworkAttachmentDefinition. That user must not choose the plugin's credentials, so the plugin
+// reads credentials only from allowed directories: StateDirectory, RunDirectory, the directories that
+// DirectoriesFile lists, and the one that DirectoryVariable names.
 const (
 	// StateDirectory persists across reboots.
 	StateDirectory = "/var/lib/capture-cni"

@@ -31,8 +31,9 @@ const (
 type SharedUIDPolicy string
 
 const (
-	// SharedUIDWarn warns. ADD still refuses the pod if one of the two ids comes from the pod's own
-	// security context, or if the pod has a fence or annotations capture-cni.io/.
+	// SharedUIDWarn warns about a container that shares the proxy's uid or gid. ADD still refuses the
+	// pod if the pod's own security context sets that id, or if the pod has a fence or annotations
+	// capture-cni.io/.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )

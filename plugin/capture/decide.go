@@ -133,8 +133,9 @@ func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (i
 	case !has4, policy == config.IPv6Always && has6, policy != config.IPv6Never && (f.dualStack || f.ifPresent && has6):
 		return Captured, nil, nil
 	case !has6:
-		// The proxy may listen only on 0.0.0.0. Another process could then listen at the proxy's port
-		// over IPv6, and would get redirected IPv6 connections.
+		// The rules refuse IPv6 instead of capturing it, because the proxy may listen only on 0.0.0.0.
+		// Another process could then listen at the proxy's port over IPv6, and get redirected
+		// connections.
 		return Refused, nil, nil
 	default:
 		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q",

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MaxExpanded limits the rules that the lists of one pod can cause in the kernel. The first limit is
-// the number of iptables rules in both families and all tables together, because iptables needs a rule
-// for each combination of the values in a rule's lists, except that a rule matches up to 15 ports. The
-// second limit is the number of elements in nftables sets. Both limits apply to all backends, because
-// the operator can choose another backend later.
+// MaxExpanded limits two numbers, which the lists of one pod determine. One is the number of iptables
+// rules in both families and all tables together, because iptables needs a rule for each combination of
+// the values in a rule's lists, except that a rule matches up to 15 ports. The other is the number of
+// elements in nftables sets. Both limits apply to all backends, because the operator can choose another
+// backend later.
 const MaxExpanded = 60_000
 
 // multiportMax is the largest number of ports in one rule of iptables (XT_MULTI_PORTS). A range counts

@@ -139,8 +139,8 @@ func without[T comparable](list, other []T) bool {
 	return slices.ContainsFunc(list, func(value T) bool { return !slices.Contains(other, value) })
 }
 
-// linkLocal contains the ranges that only an Opening within them opens, because cloud providers serve
-// credentials there.
+// linkLocal contains the link-local ranges, where cloud providers serve credentials. Only an Opening
+// within such a range opens it.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
 // close returns the fence without those link-local ranges and addresses of the node that are parts of

@@ -6,7 +6,7 @@ import "strings"
 
 // flow is a mesh's complete policy for one hook, as chains of the table nat. The first rule that
 // matches a packet decides, and packets that no rule matches pass. The first chain has no name, because
-// its rules are added to the hook's own chain.
+// addFlow adds its rules to the last chain of a builder.
 type flow []Chain
 
 // flowsOf returns two flows of the Intent's mesh: for packets that arrive in the pod, and for packets

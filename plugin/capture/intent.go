@@ -16,8 +16,8 @@ type Intent struct {
 	// IPv6 says whether IPv6 is captured, ignored or refused. IPv4 is always captured.
 	IPv6 Treatment
 
-	// Transparent preserves the addresses of inbound connections to the proxy and,
-	// with the proxy's help, to the application (TPROXY).
+	// Transparent captures inbound connections by TPROXY. The proxy then sees their original addresses
+	// and, with the proxy's help, so does the application.
 	Transparent bool
 
 	// CaptureDNS redirects DNS queries for any resolver to DNSPort.
@@ -66,8 +66,8 @@ type Intent struct {
 	Fence *Fence `json:",omitzero"` // nil for a pod without a fence
 }
 
-// Exempt describes packets that the pod's processes send. They match if they match every field that is
-// set, and at least one field is set.
+// Exempt describes packets that the pod's processes send. A packet is exempt if it matches every field
+// that is set. At least one field is set.
 type Exempt struct {
 	Protocol Protocol // needed for Ports
 	Ports    []PortRange

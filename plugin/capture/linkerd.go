@@ -50,7 +50,7 @@ var apiServerPorts = [...]uint16{443, 6443}
 
 // linkerd describes the annotations and containers that Linkerd's injector writes, and reads the
 // annotations as linkerd-cni does. Most keys with Linkerd's prefix do not concern capture, so a Pod
-// contains no unknown keys with this prefix.
+// contains an unknown key only if it looks misspelt.
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{

@@ -35,7 +35,8 @@ func (r PortRange) Spell(between string) string {
 // String returns the range in nft's form.
 func (r PortRange) String() string { return r.Spell("-") }
 
-// MarshalJSON returns a single port as a number, so that Stamps of rules without ranges do not change.
+// MarshalJSON returns a single port as a number, as releases without ranges did, so that the Stamps of
+// rules with single ports stay the same.
 func (r PortRange) MarshalJSON() ([]byte, error) {
 	if r.First == r.Last {
 		return json.Marshal(r.First)

@@ -148,7 +148,7 @@ func ruleLabel(comment string) string {
 }
 
 // ElementLabel returns an element's label in a Diff, from the set's type and the element's content. The
-// kernel keeps a range as two elements: its first key, and the key after its last one with a flag.
+// kernel keeps a range as two elements: its first key and, with a flag, the key after its last one.
 func ElementLabel(keyType, content string) string {
 	if len(content) < flagsLength {
 		return "element that can't be read"

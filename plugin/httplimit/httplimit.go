@@ -64,9 +64,9 @@ type body struct {
 	length int  // bytes so far, or of the current event
 }
 
-// Read limits the bytes since the last line feed of a watch, because each JSON event ends with a line
-// feed. In protobuf, line feeds also occur within events, and the client's decoder limits an event's
-// length.
+// Read returns a TooLarge once the body or, in a watch, one event exceeds the limit. Each JSON event
+// ends with a line feed. In protobuf, line feeds also occur within events, and the client's decoder
+// limits an event's length.
 func (b *body) Read(p []byte) (int, error) {
 	if b.length > b.fault.limit {
 		return 0, b.fault

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iptables is the backend for both variants of iptables. It writes rules with the variant's
-// programs, which the operator chose, and reads the rules of iptables-nft from nf_tables.
+// Package iptables is the backend for both variants of iptables. It writes rules with the programs of
+// the variant that the operator chose, and reads the rules of iptables-nft from nf_tables.
 package iptables
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// dumpFromNFTables reads the rules of iptables-nft from nf_tables. Like nftables.Backend, it compares
-// raw attributes, reduced to those that decide about packets.
+// dumpFromNFTables reads the rules of iptables-nft from nf_tables. Like the backend nftables, it keeps
+// only attributes that decide about packets.
 func dumpFromNFTables(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

@@ -25,14 +25,14 @@ type Agent struct {
 // the agent's process is stopped, the kernel accepts the connection, but this byte does not arrive.
 const acceptTimeout = 100 * time.Millisecond
 
-// notServing is the error if no agent began to serve the request, because the agent does not run, its
-// process is stopped, or it already serves its maximum of connections.
+// notServing is the error if no agent began to serve the request, for example because the agent does
+// not run, its process is stopped, or it already serves its maximum of connections.
 type notServing struct{ error }
 
 func (n notServing) Unwrap() error { return n.error }
 
 // Ask sends one request, and waits for the answer until ctx ends. If the agent answers with a fault,
-// the error is a *Fault. Any other error means that the agent did not answer.
+// the error is a *Fault. Any other error means that no usable answer arrived.
 func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return a.ask(ctx, request) })
 	if err != nil {

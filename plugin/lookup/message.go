@@ -17,8 +17,8 @@ import (
 // kernel has accepted the connection.
 const Accepted byte = 0x06
 
-// Limits of messages, in bytes. An answer contains one pod's annotations, escaped as JSON.
-// Kubernetes limits them to 256 KiB.
+// These are the limits of messages, in bytes. An answer contains one pod's annotations, which
+// Kubernetes limits to 256 KiB. As JSON, with escapes, they can be longer.
 const (
 	MaxRequest = 4 << 10
 	MaxAnswer  = 4 << 20
@@ -78,13 +78,14 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Message }
 
-// IsGone reports whether a lookup failed because no pod with that name and UID exists.
+// IsGone reports whether a lookup failed because no pod with the requested name and UID exists.
 func IsGone(err error) bool {
 	fault, ok := errors.AsType[*Fault](err)
 	return ok && fault.Kind == Gone
 }
 
-// WriteMessage writes a JSON document after its length, which has 4 bytes in big-endian order.
+// WriteMessage writes the length of a JSON document, as 4 bytes in big-endian order, and then the
+// document.
 func WriteMessage(w io.Writer, document []byte) error {
 	framed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(document)), uint32(len(document)))
 	_, err := w.Write(append(framed, document...))

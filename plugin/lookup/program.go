@@ -27,12 +27,13 @@ func ProgramPath() string {
 	return filepath.Join(filepath.Dir(executable), config.LookupProgram)
 }
 
-// maxErrorOutput is the number of bytes of the program's stderr that an error repeats.
+// maxErrorOutput limits the bytes that the program may write to stderr. An error repeats the beginning
+// of this output.
 const maxErrorOutput = 512
 
 // askProgram executes capture-cni-lookup. The program's only environment variable is
-// config.DirectoryVariable. Errors: *Fault. Any other error means that the program did not
-// answer.
+// config.DirectoryVariable. If the program answers with a fault, the error is a *Fault. Any other error
+// means that no usable answer arrived.
 func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
 	request.Directory = l.Directory
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return l.execute(ctx, request) })

@@ -25,7 +25,7 @@ type Reader struct {
 	sequence uint32 // of the last request
 }
 
-// connection is a netlink socket, or absent.
+// connection is a netlink socket or, if the kernel lacks nfnetlink, the type absent.
 type connection interface {
 	Send(messages []byte) error
 	Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error

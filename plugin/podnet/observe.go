@@ -20,7 +20,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Observation describes our rules in a namespace, and what they need: interfaces, addresses and routes.
+// Observation describes our rules in a namespace, and the loopback interface, addresses and routes that
+// they need.
 type Observation struct {
 	netfilter.State
 	Rules      dump.Dump    // our rules, empty if there are none

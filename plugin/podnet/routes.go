@@ -119,7 +119,7 @@ func (l localRoutes) isRule(r netlink.Rule) bool {
 	return r.Priority == localPriority && r.Mark == l.rule.Mark
 }
 
-// ownRules returns the policy rules with our protocol, of any priority.
+// ownRules returns the policy rules for our table that have our protocol, of any priority.
 func ownRules(family int) ([]netlink.Rule, error) {
 	rules, err := netlinksafe.RuleListFiltered(family, &netlink.Rule{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {

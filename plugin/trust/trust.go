@@ -37,8 +37,9 @@ func CheckPaths(conf config.NetConf) error {
 	return err
 }
 
-// CheckPath returns an error if the directory of a configured file is not allowed. See
-// config.Directories.
+// CheckPath returns an error if the directory of a configured file is not allowed. The allowed
+// directories are config.Directories, those in config.DirectoriesFile, and the one in
+// config.DirectoryVariable.
 func CheckPath(key, path string) error {
 	directory := filepath.Dir(path)
 	if slices.Contains(config.Directories(), directory) || directory == os.Getenv(config.DirectoryVariable) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiclient reads one pod from the API server. It uses credentials from files that only
-// root can have written.
+// Package apiclient reads one pod from the API server, with credentials from files that only root can
+// write.
 package apiclient
 
 import (
