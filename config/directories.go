@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// With Multus, a user who may write to only one namespace can choose the plugin's configuration there,
-// by a NetworkAttachmentDefinition. That user must not choose the plugin's credentials, so the plugin
-// reads credentials only from allowed directories: StateDirectory, RunDirectory, the directories that
-// DirectoriesFile lists, and the one that DirectoryVariable names.
+// With Multus, a user of one namespace can choose the plugin's configuration by a
+// NetworkAttachmentDefinition, but must not choose the plugin's credentials. So the plugin reads
+// credentials only from allowed directories: StateDirectory, RunDirectory, and those that
+// DirectoriesFile and DirectoryVariable name.
 const (
 	// StateDirectory persists across reboots.
 	StateDirectory = "/var/lib/capture-cni"
@@ -22,19 +22,19 @@ const (
 	AgentSocketName = "agent.sock"
 
 	// SocketsName is the name of a directory next to the agent's socket. It contains only sockets, so
-	// containers that need no other file of the agent mount only this directory.
+	// that containers that need no other file of the agent can mount it.
 	SocketsName    = "sockets"
 	podsSocketName = "pods.sock"
 
-	// LookupProgram is the name of the program that reads a pod from the API server. It is in the
-	// directory of the plugin's executable.
+	// LookupProgram is the name of the program that reads a pod from the API server, in the directory
+	// of the plugin's executable.
 	LookupProgram = "capture-cni-lookup"
 
-	// DirectoriesFile is the name of a file that lists more directories from which the plugin may read
-	// credentials. Root owns the file, which is in the directory of the plugin's executable.
+	// DirectoriesFile is the name of root's file, next to the plugin's executable, that lists more
+	// directories from which the plugin may read credentials.
 	DirectoriesFile = "capture-cni.dirs"
-	// DirectoryVariable is the name of an environment variable that names one more directory from which
-	// the plugin may read credentials. It is for manual calls of the plugin.
+	// DirectoryVariable is the environment variable that names one more directory from which the plugin
+	// may read credentials. It is for manual calls.
 	DirectoryVariable = "CAPTURE_CNI_DIR"
 )
 
@@ -55,7 +55,7 @@ func Directories() []string { return []string{StateDirectory, RunDirectory} }
 
 const maxDirectories = 64 // in a DirectoriesFile
 
-// ParseDirectories reads the content of a DirectoriesFile, which has one absolute path on each line. It
+// ParseDirectories reads the content of a DirectoriesFile, which has one absolute path a line. It
 // ignores empty lines and lines that begin with #. It returns an error for any other line, and for more
 // than maxDirectories paths.
 func ParseDirectories(content []byte) ([]string, error) {

@@ -53,8 +53,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// ParseInterface returns the text if it is an interface name of the expected form, and otherwise an
-// error. The kernel accepts more names, even some that iptables would parse as an option or a wildcard.
+// ParseInterface returns the text if it is a valid interface name. The kernel accepts more names, even
+// some that iptables would parse as an option or a wildcard.
 func ParseInterface(s string) (string, error) {
 	const want = "expected an interface name: a letter, then up to 14 letters, digits, dots, dashes or underscores"
 	if s == "" {

@@ -13,12 +13,11 @@ import (
 )
 
 // capabilityPodAnnotations is the CNI capability by which the plugin's entry in a conflist requests the
-// pod's annotations. The runtime passes the annotations under the same key of runtimeConfig.
+// pod's annotations. It is also their key in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. Only its method NetConf returns an error for an invalid
-// value. The other methods replace an invalid value, because a fault in the plugin's entry must not
-// fail pods outside the mesh.
+// Input is the network configuration on stdin. Only NetConf returns an error for an invalid value. The
+// other methods replace it, because a fault in the plugin's entry must not fail pods outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }
@@ -74,8 +73,7 @@ func matchesNamespace(excluded []string, namespace string) bool {
 }
 
 // Meshes returns the configured meshes, or the default meshes if the key is absent. If the list is
-// invalid, Meshes returns all known meshes, so that the ADD of every meshed pod fails with NetConf's
-// error about the list.
+// invalid, Meshes returns all meshes, so that the ADD of every meshed pod fails with NetConf's error.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {

@@ -20,8 +20,8 @@ func (k Key) Accepts(value json.RawMessage) bool {
 	return k.set != nil && k.set(value) == nil
 }
 
-// Keys returns the keys of the plugin's entry in a conflist, in the order of the reference's table.
-// When a Key parses a valid value, it stores the value in the corresponding field of c.
+// Keys returns the keys of the plugin's entry in a conflist, in the order of the reference's table. A
+// Key that parses a valid value stores it in the corresponding field of c.
 func Keys(c *NetConf) []Key {
 	return []Key{
 		{

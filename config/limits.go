@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// These limits keep messages short. A message can repeat long values that the author of a pod or, with
-// Multus, a user of a namespace wrote.
+// These limits keep messages short, because the author of a pod or, with Multus, a user of a namespace
+// can write long values.
 const (
 	maxNamed = 5   // faults or warnings of one kind; a message counts the rest
 	maxShown = 128 // bytes of a value in a message

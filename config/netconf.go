@@ -80,7 +80,7 @@ func (in Input) NetConf() (NetConf, []string, error) {
 }
 
 // decode stores the values of the documented keys in their fields, adds a fault for each invalid value,
-// and returns the names of the other keys. path is the prefix of the keys' names in messages.
+// and returns the names of the other keys. In messages, path precedes each name.
 func decode(fields map[string]json.RawMessage, keys []Key, path string, faults *Faults) (unknown []string) {
 	rest := maps.Clone(fields)
 	for _, key := range keys {

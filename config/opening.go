@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Opening is an exception from a pod's fence, which refuses packets that bypass the proxy. The
-// exception permits packets of Protocol between the pod and Range if the receiver's port is between
-// First and Last, and the answers to these packets.
+// Opening is an exception from a pod's fence, which refuses packets that bypass the proxy. It permits
+// packets of Protocol between the pod and Range to the receiver's ports from First to Last, and answers
+// to these packets.
 type Opening struct {
 	Inbound     bool   // Range sends to the pod's ports; if false, the pod sends to Range's ports
 	Protocol    string // tcp or udp
@@ -58,8 +58,7 @@ func Permits(limit []Opening, o Opening) bool {
 }
 
 // openings parses the list of the key fenceLimit. It returns nil, which permits every exception, if one
-// of the elements is "*". For a list without elements, which permits none, it returns an empty list
-// that is not nil.
+// of the elements is "*". For an empty list, which permits none, it returns a list that is not nil.
 func openings(raw json.RawMessage) ([]Opening, error) {
 	every := false
 	list, err := each(func(raw json.RawMessage) (Opening, error) {

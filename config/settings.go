@@ -26,8 +26,8 @@ const (
 	IPv6Never  IPv6Policy = "never"
 )
 
-// SharedUIDPolicy decides what ADD does with a pod in which another container runs with the proxy's uid
-// or gid, or can get it. The traffic of such a container escapes capture.
+// SharedUIDPolicy decides what ADD does with a pod in which another container has the proxy's uid or
+// gid, or can get it. The traffic of such a container escapes capture.
 type SharedUIDPolicy string
 
 const (

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// Each function below parses the JSON value of a key. Its error states only the expected form, because
-// the caller adds the key and the value.
+// Each function below parses the JSON value of a key. Its error contains only the expected form,
+// because the caller adds the key and the value.
 
-// into returns a function that parses a JSON value with read, and stores the result in the field. A Key
-// has this function as its set.
+// into returns a function, for the field set of a Key, that parses a JSON value and stores the result.
 func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		value, err := read(raw)

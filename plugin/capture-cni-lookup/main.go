@@ -40,9 +40,9 @@ func main() {
 	}
 }
 
-// refuse answers a runtime that calls this program as a CNI plugin. A network configuration can cause
-// such a call, because the program is in the runtime's directory of plugins. DEL succeeds, because a
-// failing DEL would prevent the pod's removal. For any other command, refuse returns an error.
+// refuse answers a runtime that calls this program as a CNI plugin, which a network configuration can
+// cause, because the program is among the runtime's plugins. It lets DEL succeed, because a failing DEL
+// would prevent the pod's removal, and returns an error for any other command.
 func refuse(command string, stdout io.Writer) (status int) {
 	if command == "DEL" {
 		return 0
@@ -67,8 +67,8 @@ func answer(stdin io.Reader, stdout io.Writer) error {
 }
 
 // lookUp reads the pod with the credentials in an allowed directory. It also answers the plugin of an
-// earlier release, which can call this program while an agent replaces both programs. If the pod has a
-// fence, such a plugin gets a fault instead, because it would not apply the fence.
+// earlier release, which can call this program while an agent replaces both. For a pod with a fence,
+// such a plugin gets a fault, because it would not apply the fence.
 func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) {
 	if asked := request.Version; asked >= capture.OldestPodVersion && asked < capture.PodVersion {
 		request.Version = capture.PodVersion

@@ -18,8 +18,8 @@ type builder struct {
 	chains            []Chain
 }
 
-// baseChainWithoutIPv6 begins the base chain of a hook. If IPv6 is not captured, the chain's first rule
-// returns IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule for
+// baseChainWithoutIPv6 begins the base chain of a hook. If IPv6 is not captured, the first rule returns
+// IPv6 packets, so that no later rule has to match the family. Ruleset.For omits this rule for
 // iptables, because there it would skip other programs' rules.
 func (b *builder) baseChainWithoutIPv6(table Table, hook Hook) {
 	b.baseChain(table, hook)
@@ -41,9 +41,8 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule to the last chain. If the rule matches only IPv6 packets and no IPv6 packet can
-// reach the chain's rules, add omits the rule. Packets of both families reach the chains of the fence
-// and those that refuse IPv6.
+// add appends a rule to the last chain, unless the rule matches only IPv6 packets and none can reach
+// the chain's rules. Packets of both families reach the chains of the fence and those that refuse IPv6.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
 	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)
@@ -78,8 +77,8 @@ func (in *Intent) excludedOwnerGroups() List[uint32] {
 	return named("exclude_owner_groups", in.ExcludeOwnerGroups)
 }
 
-// exemptMatches returns the matches for Intent.Exempt. An element without ranges becomes one match, and
-// an element with ranges becomes one match for each IP family of the ranges.
+// exemptMatches returns the matches for Intent.Exempt. An element becomes one match or, if it has
+// ranges, one match for each IP family of the ranges.
 func (in *Intent) exemptMatches() (matches []Match) {
 	for i, e := range in.Exempt {
 		m := Match{Protocol: e.Protocol, DstPort: named(fmt.Sprint("exempt_ports_", i), e.Ports)}

@@ -49,7 +49,7 @@ func consul() *mesh {
 }
 
 // consulConfig contains the fields of Consul's configuration, under Consul's names. Fields that the
-// plugin does not use concern only how Consul's own plugin works.
+// plugin does not use concern only Consul's own plugin.
 type consulConfig struct {
 	ConsulDNSIP   string
 	ConsulDNSPort uint16
@@ -128,9 +128,8 @@ func (d *decider) consulDualStack() bool {
 }
 
 // consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go
-// to ConsulDNSIP, if it is set. With ConsulDNSPort, only queries for ConsulDNSIP or, if it is not set,
-// for localhost are translated: they go to ConsulDNSPort of the same address. The injector writes this
-// address into the pod's resolv.conf.
+// to ConsulDNSIP, if it is set. With ConsulDNSPort, queries for ConsulDNSIP, or for localhost if it is
+// not set, go to that port of the same address, which is also the server in the pod's resolv.conf.
 func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
 	servers := []netip.Addr{localhostIPv4.Addr()}
 	if dualStack {

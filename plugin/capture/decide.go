@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capture decides how a pod's traffic is captured. Decide converts a Pod to an Intent, and
-// Rules converts an Intent to a Ruleset. The package is pure: it reads no file, no kernel state and no
-// API, and links no Kubernetes packages.
+// Rules converts an Intent to a Ruleset. The package reads no file, no kernel state and no API, and
+// links no Kubernetes packages.
 package capture
 
 import (
@@ -81,7 +81,6 @@ func (d Decision) HasOpenings() bool {
 	return d.Intent.Fence != nil && len(d.Intent.Fence.Openings) > 0
 }
 
-// decider holds the state of one call of Decide.
 type decider struct {
 	mesh     *mesh
 	pod      Pod

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// MaxExpanded limits two numbers, which the lists of one pod determine. One is the number of iptables
-// rules in both families and all tables together, because iptables needs a rule for each combination of
-// the values in a rule's lists, except that a rule matches up to 15 ports. The other is the number of
-// elements in nftables sets. Both limits apply to all backends, because the operator can choose another
+// MaxExpanded limits two numbers that follow from the lists of one pod. One is the number of iptables
+// rules in all tables and both families, because iptables needs a rule for each combination of the
+// values in a rule's lists, except that a rule matches up to 15 ports. The other is the number of
+// elements in nftables sets. Both limits apply to all backends, because the operator can change the
 // backend later.
 const MaxExpanded = 60_000
 
@@ -75,8 +75,7 @@ func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	return rules, elements, largest
 }
 
-// checkExpansion returns a fault if the rules exceed MaxExpanded. It counts the iptables rules and
-// elements without creating them.
+// checkExpansion returns a fault if the rules exceed MaxExpanded. It creates no rules to count them.
 func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {

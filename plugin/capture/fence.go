@@ -105,9 +105,9 @@ func (d *decider) checkFencedContainers() {
 	d.refusals = append(d.refusals, config.Few(lines, "containers have the capability NET_RAW or NET_ADMIN and can send past the fence")...)
 }
 
-// checkNoExclusions refuses the pod if the pod or the operator excludes traffic. The mesh's own
-// exclusions, which are its proxy's ports, are permitted. To find them, it reads the pod without the
-// annotations that exclude traffic.
+// checkNoExclusions refuses the pod if the pod or the operator excludes traffic. It permits the mesh's
+// own exclusions, the proxy's ports, which it finds by reading the pod without the annotations that
+// exclude traffic.
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
 	bare.pod.Annotations = maps.Clone(d.pod.Annotations)

@@ -9,11 +9,10 @@ import (
 )
 
 // The fence judges packets in table filter, after nat. It recognizes captured packets by the conntrack
-// entry, because a redirected packet still has its first interface, and packets that TPROXY delivers by
-// the connection's mark. By conntrack's state, it permits the later packets of a TCP connection whose
-// first packet it permitted, answers to permitted packets, and ICMP errors about them. It judges each
-// datagram that a process of the pod sends by the process's user, because the datagram can match the
-// conntrack entry of a closed socket of the proxy.
+// entry, because a redirected packet still has its first interface, or by the connection's mark with
+// TPROXY. By conntrack's state, it permits later TCP packets of permitted connections, answers, and
+// ICMP errors. It judges each datagram that a process of the pod sends by the process's user, because
+// the datagram can match the conntrack entry of a closed socket of the proxy.
 const (
 	// ChainFence and ChainFenceReset refuse and count packets, in table Filter. ChainFence drops
 	// packets, and ChainFenceReset resets TCP connections of the pod's processes.
@@ -128,9 +127,9 @@ func (b *builder) fenceTCP(name string, refused Action) {
 }
 
 // fenceFlow adds a copy of a flow for TCP, which begins in the last chain. It permits packets that the
-// flow exempts, and packets of openings that nat would not capture. A packet that nat would capture
-// gets the verdict bypasses, because nat did not capture it, for example because it is a SYN that
-// matches an older conntrack entry. All other packets get the verdict refused.
+// flow exempts, and packets of openings that nat would not capture. Packets that nat would capture, but
+// did not, get the verdict bypasses, for example SYNs that match an older conntrack entry. All other
+// packets get the verdict refused.
 func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	if len(f) == 0 {

@@ -27,11 +27,9 @@ func (in *Intent) toDNS() Action { return Action{Verdict: Redirect, Port: in.DNS
 // translates reports whether nat changes the destination of matching packets.
 func (do Action) translates() bool { return do.Verdict == Redirect || do.Verdict == Translate }
 
-// gotoChain returns the action that continues in another chain, from which the packet does not return
-// to this chain.
+// gotoChain returns the action that continues in another chain, without a return to this chain.
 func gotoChain(chain string) Action { return Action{Verdict: Goto, Chain: chain} }
 
-// chain begins a chain. Later calls of add and exempt add rules to this chain.
 func (f *flow) chain(name string) { *f = append(*f, Chain{Name: name}) }
 
 func (f *flow) add(m Match, do Action, why string) {
@@ -50,14 +48,12 @@ func (f *flow) exempt(m Match, why string) {
 	}
 }
 
-// exemptTraffic adds rules that let the traffic in Intent.Exempt pass uncaptured.
 func (f *flow) exemptTraffic(in *Intent) {
 	for _, m := range in.exemptMatches() {
 		f.exempt(m, "exempt")
 	}
 }
 
-// translate adds the rules that send DNS queries to the servers in Intent.Translations.
 func (f *flow) translate(in *Intent) {
 	for _, t := range in.Translations {
 		m := Match{Dst: given(t.From)}
@@ -72,8 +68,8 @@ func (f *flow) translate(in *Intent) {
 }
 
 // addFlow adds the rules of a flow's first chain to the last chain of the builder, and the flow's other
-// chains to the same table. It calls rewrite for each rule, and adds the result instead, or no rule if
-// rewrite returns false.
+// chains to the same table. It adds the result of rewrite for each rule, or none if rewrite returns
+// false.
 func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	table := b.chains[len(b.chains)-1].Table
 	for _, chain := range f {

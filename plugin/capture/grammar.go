@@ -73,8 +73,8 @@ func listOf[T any](d *decider, key, byDefault string, parse parser[T]) []T {
 	return list
 }
 
-// These limits bound the lists that a pod's author can write. The memory and time that the plugin and
-// the guard need for rules, dumps and messages grow with the length of these lists.
+// These limits bound the lists that a pod's author can write, because the plugin and the guard need
+// more memory and time for longer lists.
 const (
 	// maxAnnotation is the largest size of one annotation in bytes. Kubernetes has the same limit for
 	// all annotations of a pod together.

@@ -10,8 +10,8 @@ import (
 )
 
 // proxyID returns the proxy's uid or gid from its container's security context or else the pod's, and
-// otherwise meshID. It ignores an id of 0 in a security context, because, as in Istio, root's traffic
-// is never exempt. A result of 0 means that the proxy has no such id.
+// otherwise meshID. It ignores an id of 0, because, as in Istio, root's traffic is never exempt. A
+// result of 0 means that the proxy has no such id.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {
@@ -46,10 +46,10 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 	d.warnings = append(d.warnings, config.Few(warned, "containers run with the proxy's "+kind+" and escape capture")...)
 }
 
-// checkUnknownIDs refuses the pod, or warns, if another container's security context sets no uid, or
-// root's, so that the image or a process of root can choose the proxy's uid or gid. ownUID and ownGID
-// say that the proxy's id is not the mesh's default, which images do not use. A container with a uid
-// may lack a gid, because OpenShift sets only uids.
+// checkUnknownIDs refuses the pod, or warns, if another container sets no uid, or root's, so that its
+// image or a process of root can choose the proxy's uid or gid. ownUID and ownGID say that the proxy's
+// id is not the mesh's default, which images do not use. A container with a uid may lack a gid, because
+// OpenShift sets only uids.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
@@ -67,8 +67,8 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 }
 
 // checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
-// without a capability. They can if the gid is one of their groups, because they can give this group
-// and the set-group-ID bit to a program of their own, and execute the program.
+// without a capability. They can if the gid is one of their groups, because they can create and execute
+// a program with this group and the set-group-ID bit.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
@@ -98,8 +98,8 @@ func (d *decider) refusesShared() bool {
 }
 
 // isValidation reports whether a container is the mesh's validation container, which has the proxy's
-// uid by design and ends before the application starts. A container with this name that is no init
-// container, or keeps running, is not one.
+// uid by design and ends before the application starts. It must be an init container that does not keep
+// running.
 func (d *decider) isValidation(c Container) bool {
 	return c.Name == d.mesh.validation && c.Init && !c.KeepsRunning
 }

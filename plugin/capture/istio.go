@@ -124,7 +124,6 @@ func istioExclusion(pod Pod) Exemption {
 	return Exemption{}
 }
 
-// isBool reports whether the text is a boolean with this value.
 func isBool(text string, want bool) bool {
 	value, err := strconv.ParseBool(text)
 	return err == nil && value == want
@@ -134,7 +133,6 @@ func isBool(text string, want bool) bool {
 // captured.
 var proxyPorts = [...]uint16{15020, 15021, 15090}
 
-// defaultExcludedOutboundPort is the default of excludeOutboundPorts.
 const defaultExcludedOutboundPort = 15020
 
 func readIstio(d *decider) Intent {

@@ -25,7 +25,6 @@ func (in *Intent) capturesDNS() bool {
 	return in.CaptureDNS && !contains(in.ExcludeOutboundPorts, portDNS)
 }
 
-// istioInbound returns the flow for packets that arrive in the pod.
 func istioInbound(in *Intent) (f flow) {
 	// The traffic of a virtual machine in the pod arrives on one of the pod's interfaces, but counts as
 	// outbound.
@@ -52,7 +51,6 @@ func (f *flow) inboundPorts(in *Intent) {
 	f.add(Match{Protocol: TCP}, toInbound, "every other inbound port")
 }
 
-// istioOutbound returns the flow for packets that the pod's own processes send.
 func istioOutbound(in *Intent) (f flow) {
 	f.exempt(Match{Out: in.excludedInterfaces()}, "excluded interface")
 	f.exempt(tcpPorts("exclude_outbound_ports", in.ExcludeOutboundPorts...), "excluded outbound port")

@@ -71,8 +71,7 @@ func MarkedBy(name config.MeshName, annotations map[string]string) bool {
 }
 
 // MarkedByAuthor reports whether a pod's author wrote annotations that request a fence, or that put the
-// pod into one of the meshes. Even a pod that no injector changes, such as a static pod, can have such
-// annotations.
+// pod into one of the meshes. Even a static pod, which no injector changes, can have such annotations.
 func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(meshes, func(m *mesh) bool {
 		return m.byAuthor && slices.Contains(names, m.name) && m.marks(annotations)
@@ -101,9 +100,8 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	return chosen.exclusion(pod)
 }
 
-// choose returns the mesh of a pod. If the annotations mark the pod for several meshes, choose prefers
-// a mesh whose proxy the pod has. If the pod has the proxies of two meshes, second is the other mesh.
-// If no mesh marks the pod, both results are nil.
+// choose returns the mesh of a pod, or nil if no mesh marks the pod. Of several meshes, it prefers one
+// whose proxy the pod has. If the pod has the proxies of two meshes, second is the other mesh.
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
@@ -120,8 +118,8 @@ func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	return chosen, nil
 }
 
-// IsProxy reports whether a mesh's sidecar proxy always has this container name, so that the variables
-// of a container with this name may decide about capture.
+// IsProxy reports whether a mesh's proxy always has this container name. The variables of such a
+// container may decide about capture.
 func IsProxy(container string) bool {
 	return container != "" && slices.ContainsFunc(meshes, func(m *mesh) bool { return m.container == container })
 }
@@ -137,9 +135,9 @@ func (m *mesh) decides(key string) bool {
 	return isFenceKey(key) || slices.ContainsFunc(m.annotations, func(a Annotation) bool { return a.Key == key })
 }
 
-// keeps reports whether a Pod contains an annotation with this key, and whether it also contains the
-// annotation's value. A Pod contains the mesh's annotations and, for warnings and faults, other keys
-// with the mesh's prefix and misspelt keys of an injector.
+// keeps reports whether a Pod contains an annotation with this key, and whether also its value. A Pod
+// contains the mesh's annotations and, for warnings and faults, other keys with the mesh's prefix and
+// misspelt keys of an injector.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""
@@ -166,7 +164,6 @@ func (m *mesh) misspelt(key string) (meant string) {
 	return meant
 }
 
-// marks reports whether a pod with these annotations is in the mesh.
 func (m *mesh) marks(annotations map[string]string) bool {
 	if m.mark == "" {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), func(key string) bool {
@@ -177,7 +174,6 @@ func (m *mesh) marks(annotations map[string]string) bool {
 	return has
 }
 
-// proxyOf returns the proxy of a pod, or nil.
 func (m *mesh) proxyOf(pod Pod) *Container {
 	if m.proxy != nil {
 		return m.proxy(pod)

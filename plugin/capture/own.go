@@ -50,8 +50,8 @@ func ownAnnotations() []Annotation {
 	}, fenceAnnotations()...)
 }
 
-// ownProxy returns the container that the annotation capture-cni.io/proxy names. If the pod has no such
-// container, it returns an empty one, and readOwnProxy adds a fault.
+// ownProxy returns the container that the annotation capture-cni.io/proxy names, or an empty one, for
+// which readOwnProxy adds a fault.
 func ownProxy(pod Pod) *Container {
 	return cmp.Or(pod.container(pod.Annotations[annotationProxy]), &Container{})
 }

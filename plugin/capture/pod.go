@@ -10,7 +10,7 @@ import (
 )
 
 // PodVersion is the version of Pod's fields. Each change of their names, types or meanings increments
-// it. Otherwise a program could read a Pod of another release, and take an absent field for a default.
+// it, so that no program takes an absent field of another release's Pod for a default.
 const PodVersion = 3
 
 // OldestPodVersion is the earliest version whose fields all exist in the current version with the same
@@ -65,9 +65,9 @@ type ID struct {
 // Annotation documents an annotation.
 type Annotation struct{ Key, Form, Default, Meaning string }
 
-// With returns the pod with these labels and annotations, reduced to the keys that decide about capture
-// in any mesh, labels that have the effect of such a key, and unknown keys that cause a warning or a
-// fault.
+// With returns the pod with these labels and annotations, reduced to the annotations that decide about
+// capture in any mesh, labels with the effect of such an annotation, and unknown keys that cause a
+// warning or a fault.
 func (p Pod) With(labels, annotations map[string]string) Pod {
 	p.Annotations = map[string]string{}
 	for key, value := range annotations {
@@ -89,9 +89,8 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 }
 
 // Following returns the pod as it was created, but with the edited exclusions and inclusions of its
-// mesh. Other edits have no effect while the pod runs. Following returns the pod unchanged if one
-// annotation contains all settings of the mesh, or if the pod has a fence, because each exclusion also
-// opens the fence.
+// mesh. Other edits have no effect while the pod runs. Neither has any edit if one annotation contains
+// all settings of the mesh, or if the pod has a fence, because each exclusion also opens the fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	chosen, _ := choose(p, names)
 	if chosen == nil || chosen.whole != "" || Fenced(p.Annotations) {

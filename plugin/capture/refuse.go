@@ -2,14 +2,14 @@
 
 package capture
 
-// nat decides once for each conntrack entry, when the entry's first packet arrives. A later SYN with
-// the same addresses and ports can have another interface, owner or direction, or conntrack can assign
-// it to no entry. The chains ISTIO_SYN apply nat's policy to such SYNs, and refuse those that nat would
-// redirect. They also refuse IPv6 in a pod without an IPv6 address.
+// nat decides once for each conntrack entry, by its first packet. A later SYN with the same addresses
+// and ports can have another interface, owner or direction, or conntrack can assign it to no entry. The
+// chains ISTIO_SYN apply nat's policy to such SYNs, and refuse those that nat would redirect. They also
+// refuse IPv6 in a pod without an IPv6 address.
 
 // checksInbound reports whether SYNs that arrive enter ISTIO_SYN. In a fenced pod they do not, because
-// the fence judges each SYN. With TPROXY, which also decides about each SYN, they enter ISTIO_SYN only
-// if it refuses IPv6 or the pod has rerouted interfaces.
+// the fence judges each SYN. With TPROXY, which also decides about each SYN, they do only if ISTIO_SYN
+// refuses IPv6 or the pod has rerouted interfaces.
 func (b *builder) checksInbound() bool {
 	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
 }
@@ -21,7 +21,6 @@ func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.captures
 // are refused like any other TCP.
 func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.leadsQueries(Redirect, Translate) }
 
-// jumpToSYN adds a rule by which SYNs enter ISTIO_SYN.
 func (b *builder) jumpToSYN() {
 	m := Match{Protocol: TCP, Begins: true}
 	if b.IPv6 == Ignored {

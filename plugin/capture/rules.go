@@ -2,7 +2,7 @@
 
 package capture
 
-// Chains that Istio has, too, have the names that Istio's runbooks use. With the chains ISTIO_PROXY and
+// Chains that Istio has, too, have the names in Istio's runbooks. With ISTIO_PROXY and
 // ISTIO_OWNER_GROUPS, which Istio lacks, no rule of nat needs a negated match. With iptables, the only
 // rules that the plugin adds to built-in chains are jumps to its own chains, because a RETURN in a
 // built-in chain would skip other programs' rules.

@@ -11,8 +11,8 @@ import (
 
 // SandboxPrefixes returns prefixes of the usual names of runtime classes whose pods have their own
 // network stack, in a virtual machine or in a user-space kernel. Rules in the network namespace have no
-// effect for such pods. The plugin knows only the name of a pod's runtime class, because the
-// RuntimeClass object and the node's configuration determine the runtime.
+// effect for such pods. The plugin knows only the class's name, because its runtime depends on the
+// RuntimeClass object and the node's configuration.
 func SandboxPrefixes() []string {
 	return []string{
 		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and projects that use it
@@ -34,8 +34,8 @@ func sharedKernelClasses() []string {
 }
 
 // checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes.
-// The operator's lists take precedence over the built-in names, and the list sandboxedRuntimeClasses
-// takes precedence over sharedKernelRuntimeClasses.
+// sandboxedRuntimeClasses takes precedence over sharedKernelRuntimeClasses, and both over the built-in
+// names.
 func (d *decider) checkRuntimeClass() {
 	class := d.pod.RuntimeClass
 	switch {

@@ -22,9 +22,8 @@ func (c Chain) NFTName() string { return NFTChain(c.Table, c.Name) }
 func NFTChain(table Table, name string) string { return string(table) + "_" + name }
 
 // Priority returns the chain's priority among all chains of its hook in nftables. For nat, it is lower
-// than the priority that iptables uses, so that the plugin's rules precede those with which a Docker
-// daemon in the pod publishes ports. Of two chains with the same priority, the kernel would call the
-// newer one first.
+// than that of iptables, so that the plugin's rules precede those with which a Docker daemon in the pod
+// publishes ports. Of two chains with the same priority, the kernel would call the newer one first.
 func (c Chain) Priority() int32 {
 	return map[Table]int32{Raw: -300, Mangle: -150, NAT: -101, Filter: 0}[c.Table]
 }

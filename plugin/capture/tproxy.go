@@ -27,7 +27,7 @@ func (b *builder) inboundPolicy() flow {
 }
 
 // asInbound rewrites a rule of inboundPolicy for table nat. With TPROXY, a rule that would redirect
-// packets instead leads to the chain chainInTProxy, which only counts them.
+// packets leads to the chain chainInTProxy, which only counts them.
 func (b *builder) asInbound(r Rule) (Rule, bool) {
 	if b.transparent() && r.Do == toInbound {
 		r.Do = gotoChain(chainInTProxy)
@@ -62,10 +62,9 @@ func (b *builder) transparentChains() {
 		return r, true
 	})
 
-	// A SYN goes to the proxy, even if conntrack has an entry for it. So do later packets of its
-	// connection, which the rules recognize by the connection's mark. With SYN cookies, the kernel has
-	// no socket for the connection before the ACK, so the application's listener could accept an ACK
-	// that passes here.
+	// A SYN goes to the proxy, even if conntrack has an entry for it. So do later packets with the
+	// connection's mark. With SYN cookies, the kernel has no socket for the connection before the ACK,
+	// so the application's listener could accept an ACK that passes here.
 	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")

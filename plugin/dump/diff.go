@@ -95,7 +95,6 @@ func (d *differences) add(what, part, of string) {
 	d.lines = append(d.lines, what+part+of)
 }
 
-// compareItems compares the rules of a chain or the elements of a set.
 func (d *differences) compareItems(want, found *Object) {
 	if slices.EqualFunc(want.Items, found.Items, func(a, b Item) bool { return a.Content == b.Content }) {
 		return
@@ -139,7 +138,6 @@ func surplus(a, b []Item) []Item {
 	return rest
 }
 
-// ruleLabel returns a rule's label in a Diff, which contains its comment.
 func ruleLabel(comment string) string {
 	if comment == "" {
 		return "a rule without comment"
@@ -161,7 +159,6 @@ func ElementLabel(keyType, content string) string {
 	return label + keyText([]byte(keyType), key)
 }
 
-// keyText formats a key by its set's type.
 func keyText(keyType, key []byte) string {
 	const unreadable = "that can't be read"
 	if len(keyType) != 4 {

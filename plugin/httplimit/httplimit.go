@@ -18,9 +18,8 @@ const (
 	// MaxObject exceeds the JSON of the largest object that etcd stores (1.5 MiB).
 	MaxObject = 4 << 20
 
-	// maxEvent limits the size of each event of a watch. It exceeds the JSON of the largest object that
-	// etcd stores. The watch as a whole has no limit, because it lasts for minutes and sends many
-	// events.
+	// maxEvent limits each event of a watch. It exceeds the JSON of the largest object that etcd
+	// stores. The watch as a whole has no limit, because it lasts for minutes.
 	maxEvent = 16 << 20
 )
 

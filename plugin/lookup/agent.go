@@ -75,7 +75,7 @@ func (a Agent) ask(ctx context.Context, request Request) (Answer, error) {
 }
 
 // waitForService returns an error unless the process at the other end runs as this process's user,
-// which is root for the plugin and the agent, and begins to serve the connection within the timeout.
+// which is root, and begins to serve the connection within the timeout.
 func waitForService(conn *net.UnixConn, timeout time.Duration) error {
 	uid, err := PeerUID(conn)
 	if err != nil {

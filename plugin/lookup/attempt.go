@@ -22,9 +22,9 @@ const (
 // nil if the attempt did not ask there.
 type failedAttempt struct{ agent, api error }
 
-// attempt asks the agent, if the Lookup has its socket. If there is no socket, if the agent has not
-// answered after hedgeDelay, or if it fails for another reason than that the pod is gone, attempt asks
-// the API server. It returns the first answer that is no error.
+// attempt asks the agent, if its socket is known. It asks the API server if the socket is unknown, if
+// the agent has not answered after hedgeDelay, or if the agent fails for another reason than that the
+// pod is gone. It returns the first answer that is no error.
 func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAttempt) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // cancels the request that has not been answered
@@ -69,7 +69,6 @@ type outcome struct {
 	err    error
 }
 
-// start calls ask in a goroutine, with a timeout, and returns the channel for the outcome.
 func start(ctx context.Context, timeout time.Duration, request Request, ask func(context.Context, Request) (Answer, error)) <-chan outcome {
 	answered := make(chan outcome, 1)
 	go func() {

@@ -53,8 +53,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 		if fault, ok := errors.AsType[*Fault](failed.api); ok && fault.Kind == Untrusted {
 			return Answer{}, trust.Untrusted(failed.api.Error())
 		}
-		// If the deadline canceled this attempt, this attempt's error does not name the cause, so the
-		// lookup reports the error of the attempt before.
+		// If the deadline canceled this attempt, its error does not name the cause, so the lookup
+		// reports the error of the attempt before.
 		if last.isNone() || within.Err() == nil {
 			last = failed
 		}
@@ -99,8 +99,8 @@ func (l Lookup) CheckWays(ctx context.Context) error {
 type backoff time.Duration
 
 // next returns the duration of the pause, and doubles that of the following one, up to maxBackoff. The
-// pause is at least as long as an overloaded API server asked for. Random jitter spreads the retries of
-// many pods over time.
+// pause is at least asked, the delay that an overloaded API server requested. Random jitter spreads the
+// retries of many pods.
 func (b *backoff) next(asked time.Duration) time.Duration {
 	pause := time.Duration(*b)
 	*b = backoff(min(2*pause, maxBackoff))

@@ -117,9 +117,9 @@ func (v otherVersion) Error() string {
 		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
 }
 
-// inTheirVersion sends a request in this release's version. If the agent or capture-cni-lookup knows
-// only an earlier version, inTheirVersion repeats the request in that version, because this process can
-// run while an agent replaces the programs.
+// inTheirVersion sends a request in this release's version, and repeats it in an earlier version if the
+// agent or capture-cni-lookup knows only that version. The versions differ while an agent replaces the
+// programs.
 func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
 	request.Version = capture.PodVersion
 	answer, err := ask(request)

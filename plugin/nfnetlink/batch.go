@@ -17,10 +17,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nlsocket"
 )
 
-// Batch is a transaction of nf_tables. The kernel commits all of its messages or none. The Batch
-// requests an acknowledgement only of the last message, and the kernel also reports each message that
-// fails. A connection of google/nftables would wait for an acknowledgement of each message, which takes
-// longer than the transaction.
+// Batch is a transaction of nf_tables. The kernel commits all of its messages or none, acknowledges
+// only the last message, as the Batch requests, and reports each message that fails. A connection of
+// google/nftables would wait for an acknowledgement of each message, which takes longer than the
+// transaction.
 type Batch struct {
 	Content  []byte
 	sequence uint32 // of the last message
@@ -44,7 +44,6 @@ func (b *Batch) control(kind uint16) {
 	b.Content = nlsocket.AppendMessage(b.Content, kind, unix.NLM_F_REQUEST, b.sequence, header)
 }
 
-// isEmpty reports whether the transaction has no messages.
 func (b *Batch) isEmpty() bool { return b.sequence == beginSequence }
 
 // Message appends a message, whose attributes are those that write appends.
@@ -112,7 +111,7 @@ func Remove(ctx context.Context, queue func(context.Context, *Batch) error) erro
 }
 
 // ErrUnanswered means that the kernel has processed a transaction, but its answer was lost, because the
-// kernel had no memory for the answer, or because the context ended.
+// kernel had no memory for it, or because the context ended.
 var ErrUnanswered = errors.New("the kernel's answer is lost")
 
 // Exchange sends the transaction over a connection and reads the answers.

@@ -9,10 +9,9 @@ import (
 )
 
 // These limits bound the objects that are read from a namespace, because a pod with NET_ADMIN can fill
-// its tables. They exceed what a pod's annotations can request, which is some 4,000 rules in nftables,
+// its tables. They exceed what annotations can request, which is some 4,000 rules in nftables,
 // capture.MaxExpanded rules in iptables, and two elements for each range. For each part of a list, the
-// kernel starts again at the first object, so the time to read a list grows with the square of its
-// length.
+// kernel starts again at the first object, so reading time grows with the square of the length.
 const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000

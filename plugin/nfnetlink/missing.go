@@ -17,7 +17,6 @@ import (
 // If a transaction needs a module, the kernel tries to load the module. If that fails, the kernel
 // returns only an error number. The functions below find out which module is missing.
 
-// dial opens a socket for requests to nf_tables.
 func dial() (nlsocket.Socket, error) {
 	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

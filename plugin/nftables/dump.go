@@ -104,10 +104,10 @@ func (d *dumper) rules() {
 	}
 }
 
-// The kernel lists a set in parts. While it enlarges the set's hash table, after elements were added, a
-// part may not begin where the previous part ended, so that elements are missing or occur twice.
-// Therefore the method elements reads a list of several parts until two consecutive readings are equal.
-// maxReadings limits its repetitions.
+// The kernel lists a set in parts. While it enlarges the set's hash table after additions, a part may
+// not begin where the previous one ended, so that elements are missing or occur twice. Therefore the
+// method elements reads a list of several parts until two consecutive readings are equal, at most
+// maxReadings times more.
 const maxReadings = 10
 
 // elements reads the elements of a set, and adds them, sorted, to the set's object.

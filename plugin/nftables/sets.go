@@ -76,8 +76,8 @@ func addElement(b *nfnetlink.Batch, key []byte, endsRange bool) {
 }
 
 // Elements iterates over the keys of a set's elements, and over whether each key ends a range. In an
-// interval set, each value becomes two elements, which are its first key and the key after its last
-// one. The second element is missing if the last key is the largest possible one.
+// interval set, each value becomes its first key and the key after its last one. The second key is
+// missing if the last key is the largest possible one.
 func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	return func(yield func(key []byte, endsRange bool) bool) {
 		for _, value := range values {

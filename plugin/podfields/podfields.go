@@ -75,9 +75,9 @@ func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 }
 
 // hasNetAdmin reports whether a container can change the network namespace. It accepts only the
-// spellings of capabilities that Kubernetes documents, although runtimes accept more: containerd
-// upper-cases by Unicode, and CRI-O accepts lower case. Admission policies compare strings, and a pod
-// that evades such a policy by another spelling must not be exempt from capture.
+// documented spellings of capabilities, although runtimes accept more: containerd upper-cases by
+// Unicode, and CRI-O accepts lower case. A pod that evades an admission policy by such a spelling must
+// not be exempt from capture.
 func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	if sc.Privileged != nil && *sc.Privileged {
 		return true

@@ -17,10 +17,10 @@ import (
 // NoIPv6 is the error for a kernel that lacks a feature which a backend needs for IPv6.
 type NoIPv6 = iptables.NoIPv6
 
-// Apply applies the Ruleset to the namespace. It prepares lo and the routes first, and commits the
-// rules last. If the commit fails, Apply undoes the preparation. If the namespace already has the same
-// rules, Apply only restores lo and the routes. Errors: NoIPv6; a capture.Refusal if the namespace has
-// other rules of ours or another plugin's capture rules.
+// Apply prepares lo and the routes, and then commits the Ruleset. If the commit fails, it undoes the
+// preparation. If the namespace already has the same rules, Apply only restores lo and the routes.
+// Errors: NoIPv6; a capture.Refusal if the namespace has other rules of ours or another plugin's
+// capture rules.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -90,8 +90,7 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 }
 
 // Remove removes our rules, of any backend, and the routes and the address that Apply added. lo stays
-// up. Remove succeeds if there is nothing to remove. If it can't read the State, it still removes
-// everything that it finds, and returns the error.
+// up. If Remove can't read the State, it still removes everything that it finds, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// LockDirectory contains the file with which processes of capture-cni lock network namespaces. They do
-// not lock the namespace's own file, because any process of the pod can open and lock it as
-// /proc/self/ns/net. The path is a constant, so that the plugin and the guard always use the same file.
+// LockDirectory contains the file by which processes of capture-cni lock network namespaces. They do
+// not lock the namespace's own file, because any process of the pod can lock it as /proc/self/ns/net.
+// The path is a constant, so that the plugin and the guard always use the same file.
 const LockDirectory = "/run/capture-cni/lock"
 
 const lockName = "netns"
@@ -28,9 +28,9 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// foreignLock is the error if a process outside capture-cni holds a lock or a lease on the file. Only
-// root can write to the file, but a process that can read it, for example by a hostPath volume, can
-// lock it for reading. Such a lock must not delay a pod, so the caller continues without a lock.
+// foreignLock is the error if a process outside capture-cni holds a lock or a lease on the file. A
+// process that can only read the file, for example by a hostPath volume, can lock it for reading. This
+// must not delay a pod, so the caller continues without a lock.
 type foreignLock struct{}
 
 func (foreignLock) Error() string {
@@ -100,8 +100,8 @@ func isForeign(file *os.File, inode uint64) bool {
 }
 
 // openLock opens the lock file, and creates it if it is missing. It returns an error if another user
-// than root can open the file, because a process that can read the file can lock it. With O_NONBLOCK,
-// the kernel returns EAGAIN while another process holds a lease, instead of waiting up to 45 s.
+// than root could open, and so lock, the file. With O_NONBLOCK, the kernel returns EAGAIN while another
+// process holds a lease, instead of waiting up to 45 s.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -47,7 +47,6 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 
 const loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
 
-// lo returns the loopback interface in netlink's form.
 func lo() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopbackIndex}}
 }

@@ -81,9 +81,8 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 	return slices.Concat(differences, o.Missing(rs)), nil
 }
 
-// compare compares rules that were read from the kernel with the Reference of the Ruleset. If the rules
-// exceed nfnetlink's limits, compare returns this fact as the only difference, because no Ruleset has
-// so many rules.
+// compare compares rules that were read from the kernel with the Reference of the Ruleset. Rules that
+// exceed nfnetlink's limits are the only difference, because no Ruleset has so many rules.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -113,7 +112,6 @@ func (o Observation) Missing(rs capture.Ruleset) []string {
 	return missing
 }
 
-// loopbackFacts is the state of the loopback interface.
 type loopbackFacts struct {
 	name            string
 	up, ipv6, proxy bool // proxy: lo has the address from which the proxy connects over IPv6
@@ -142,7 +140,6 @@ func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
 	return missing
 }
 
-// routeFacts describes the policy routing of one family.
 type routeFacts struct {
 	family int
 	rules  []netlink.Rule // our rules

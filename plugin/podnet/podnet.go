@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet applies a Ruleset to one pod's network namespace, together with the address and the
-// policy routes that the rules need. It refuses the host's own namespace, and holds the lock of the
-// pod's namespace while it works.
+// Package podnet applies a Ruleset to a pod's network namespace, with the address and the policy routes
+// that the rules need. It refuses the host's own namespace, and locks the pod's namespace meanwhile.
 package podnet
 
 import (
@@ -148,8 +147,8 @@ func sameFile(fd int, path string) bool {
 	return errors.Join(unix.Fstat(fd, &own), unix.Stat(path, &there)) == nil && own.Dev == there.Dev && own.Ino == there.Ino
 }
 
-// Explained adds the name of AppArmor's profile to an error whose text looks like a denial by AppArmor,
-// and returns any other error unchanged. It examines the text, because not every package wraps the
+// Explained adds the name of AppArmor's profile to an error that looks like a denial by AppArmor, and
+// returns any other error unchanged. It examines the error's text, because not every package wraps the
 // kernel's error.
 func Explained(err error) error {
 	label, _ := os.ReadFile("/proc/self/attr/current") // empty without a security module

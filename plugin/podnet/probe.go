@@ -19,10 +19,10 @@ type Probed struct {
 	NoIPv6  error          // why pods with IPv6 can't be captured, or nil
 }
 
-// Probe tests whether the kernel and the host support a backend. For each of meshes, it applies rules
-// with every expression that the mesh's pods can need, except those of a fence, to a temporary
-// namespace. With transparent, the rules capture inbound traffic by TPROXY instead of redirection. The
-// host's programs are in the file system at root, or in this process's own if root is "".
+// Probe tests whether the kernel and the host support a backend. For each mesh, it applies rules with
+// every expression that the mesh's pods can need, except for a fence, to a temporary namespace. With
+// transparent, these rules use TPROXY for inbound traffic. The host's programs are in the file system
+// at root, or in this process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 // Policy routing delivers packets with a mark inside the namespace. The table number is Istio's. The
-// protocol identifies our rules and routes, so that we never remove another program's. The priority
-// directly follows that of the kernel's rule for the table local, because an earlier rule that matches
-// the mark by a mask would take the packets. Older versions used the priority 133.
+// protocol identifies our rules and routes, so that we remove no other program's. The priority follows
+// that of the kernel's rule for the table local, because an earlier rule that matches the mark by a
+// mask would take the packets. Older versions used the priority 133.
 const (
 	localTable    = 133
 	localPriority = 1

@@ -12,9 +12,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// refuseUserNamespace returns a Refusal if the operator chose a backend of iptables and the pod has its
-// own user namespace. The kernel accepts iptables' matches of a packet's owner only from a process in
-// that user namespace. nftables has no such limit.
+// refuseUserNamespace returns a Refusal for a backend of iptables and a pod with its own user
+// namespace, because the kernel accepts iptables' matches of a packet's owner only from a process in
+// that user namespace.
 func (n *Namespace) refuseUserNamespace(asked config.Backend) error {
 	if asked == config.NFTables {
 		return nil

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record carries the result of an ADD from the plugin to the node agent. The plugin sends a
-// datagram without blocking. If no agent receives the record of a failed ADD, the plugin writes the
-// record to a directory, the spool. A failure to send or to write never fails or delays the ADD. The
-// guard sends its findings about running pods in the same way.
+// Package record carries the result of an ADD from the plugin to the node agent, by a datagram and
+// without blocking. If no agent receives the record of a failed ADD, the plugin writes it to a
+// directory, the spool. A failure to send or to write never fails or delays the ADD. The guard sends
+// its findings about running pods in the same way.
 package record
 
 import (

@@ -26,8 +26,6 @@ func Run(command string, stdout, stderr io.Writer) int {
 	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
 }
 
-// respond calls call, and then writes its result or error to stdout. It writes one JSON document, or
-// nothing if the protocol defines no result. It returns the process's exit status.
 func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	output, err := protect(call, stderr)
 	if err != nil {

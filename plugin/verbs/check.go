@@ -41,9 +41,9 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	return nil
 }
 
-// tolerate returns nil for a pod with our rules if the error is not about these rules. Examples are
-// that the API server does not answer, that annotations became invalid by edits after ADD, or that a
-// newer configuration refuses the pod's runtime class. Otherwise tolerate returns the error.
+// tolerate returns nil for a pod with our rules if the error is not about these rules, and otherwise
+// the error. Examples are that the API server does not answer, that annotations were edited after ADD,
+// or that a newer configuration refuses the pod's runtime class.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
@@ -61,9 +61,8 @@ func (r request) tolerate(ctx context.Context, err error) error {
 }
 
 // differences compares the rules with those that ADD would apply now, in the backend of the existing
-// rules, because the configured backend may have changed since ADD. If the rules have another Stamp, it
-// returns no differences, because another version of the plugin wrote them, or the annotations were
-// edited after ADD.
+// rules. Rules with another Stamp have no differences, because another version of the plugin wrote
+// them, or the annotations were edited after ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()
 	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)

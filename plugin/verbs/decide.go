@@ -86,14 +86,13 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked calls by with the annotations that the runtime passed, and with the meshes whose pods are
-// captured, and returns the result.
+// isMarked returns the result of by for the annotations that the runtime passed and the captured
+// meshes.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
 	return by(annotations, r.input.Meshes())
 }
 
-// isFenced reports whether the annotations that the runtime passed request a fence.
 func (r request) isFenced() bool {
 	annotations, _ := r.input.PodAnnotations()
 	return capture.Fenced(annotations)

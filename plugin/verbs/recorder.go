@@ -41,9 +41,8 @@ func (r *recorder) failed(err error) {
 }
 
 // send sends the record to the agent. If no agent receives the record of a failed ADD, send writes it
-// to the spool, a directory. It sends nothing to a socket outside the allowed directories, because a
-// user of a namespace can choose the socket with Multus. It also sends nothing for the agent's own test
-// call.
+// to the spool, a directory. It ignores a socket outside the allowed directories, which a user of a
+// namespace can choose with Multus, and the agent's own test call.
 func (r *recorder) send(socket string, err error) {
 	if err != nil {
 		r.failed(err)

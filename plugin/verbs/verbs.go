@@ -22,10 +22,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// These are the deadlines of a whole call. The deadline of ADD exceeds the longest lookupTimeout. It is
-// shorter than the runtime's deadline, whose error would not name the cause. CHECK needs seconds for
-// its only attempt of a lookup. The rest of its time is for a slow comparison on a busy node, because
-// CRI-O releases the addresses of a pod whose CHECK fails.
+// Deadlines of a whole call. That of ADD exceeds the longest lookupTimeout, but is shorter than the
+// runtime's, whose error would not name the cause. CHECK needs seconds for its lookup. The rest is for
+// a slow comparison on a busy node, because CRI-O releases the addresses of a pod whose CHECK fails.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
@@ -116,9 +115,8 @@ func del(netns string, log *slog.Logger) {
 	}
 }
 
-// status examines this node, and sends no request to the API server. In mode strict, it returns an
-// error if meshed pods could not start. In mode lenient, it returns an error only for stdin that is no
-// JSON object.
+// status examines only this node. In mode strict, it returns an error if meshed pods could not start.
+// In mode lenient, it returns an error only for stdin that is no JSON object.
 func status(args *skel.CmdArgs) error {
 	in, err := config.Read(args.StdinData)
 	if err != nil {

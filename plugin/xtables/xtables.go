@@ -103,9 +103,9 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// MaxEntries limits the bytes of the rules that Entries reads in one table, and that List reads in all
-// tables together, because a pod with NET_ADMIN can fill its tables. Most of our rules take fewer than
-// 400 bytes, because only the first of the iptables rules for one Rule has a comment.
+// MaxEntries limits the bytes of rules that Entries reads in one table, and List in all tables
+// together, because a pod with NET_ADMIN can fill its tables. Most of our rules take fewer than 400
+// bytes, because only the first of the iptables rules for one Rule has a comment.
 const MaxEntries = 400 * capture.MaxExpanded
 
 // Socket options from include/uapi/linux/netfilter_ipv4/ip_tables.h. IPv6 has the same numbers.
@@ -163,9 +163,9 @@ const (
 	nameMax      = 30
 )
 
-// chains returns the names of the chains, except the built-in ones. The kernel keeps a chain's name in
-// an entry with the target ERROR before the chain's rules. The table's last entry also has the target
-// ERROR, but begins no chain.
+// chains returns the names of the chains, except the built-in ones. An entry with the target ERROR
+// before the chain's rules contains the name. The table's last entry also has this target, but begins
+// no chain.
 func (f family) chains(entries []byte) []string {
 	var names []string
 	for target, chain := range f.targets(entries) {
@@ -176,9 +176,8 @@ func (f family) chains(entries []byte) []string {
 	return names
 }
 
-// targets iterates over the names of the rules' targets, and over the chain names that follow the
-// targets. A plain verdict or a jump has the target "". For a target that is too short to contain a
-// chain name, the chain name is "".
+// targets iterates over the names of the rules' targets, and over the chain names that follow them. The
+// target is "" for a plain verdict or a jump. The chain name is "" if the target is too short for one.
 func (f family) targets(entries []byte) iter.Seq2[string, string] {
 	return func(yield func(target, chain string) bool) {
 		for len(entries) > f.address+nextOffset+2 {
