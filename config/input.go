@@ -16,8 +16,9 @@ import (
 // pod's annotations. It is also their key in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. Only NetConf returns an error for an invalid value. The
-// other methods replace it, because a fault in the plugin's entry must not fail pods outside the mesh.
+// Input is the network configuration on stdin. Only the method NetConf returns an error for an invalid
+// value. The other methods replace such a value, because a fault in the plugin's entry must not fail
+// pods outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }

@@ -22,8 +22,8 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
-	// A call takes milliseconds, and its steps follow each other. More processors would only make it
-	// move between them.
+	// A call takes milliseconds, and its steps follow each other. More processors would only make this
+	// process move between them.
 	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()
 	if err != nil {

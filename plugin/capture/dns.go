@@ -6,8 +6,8 @@ import "slices"
 
 const portDNS = 53
 
-// zoneQueries is the conntrack zone of captured queries. It separates their entries from those of the
-// proxy's own queries, which can have the same addresses and ports.
+// zoneQueries is the conntrack zone of captured queries. It separates their entries in conntrack from
+// those of the proxy's own queries, which can have the same addresses and ports.
 const zoneQueries uint16 = 2
 
 func dns(protocol Protocol) Match {
@@ -22,8 +22,9 @@ func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 }
 
 // dnsZones puts the UDP queries that nat redirects into the zone zoneQueries, before conntrack sees
-// them. Answers need no rule, because SetZone sets the zone only for packets from an entry's client. So
-// an answer that a server in the pod sends to port 53 does not count as a query.
+// them. Answers need no rule, because SetZone sets the zone only for packets from an entry's client,
+// and conntrack finds the entries of answers by itself. So an answer that a server in the pod sends to
+// port 53 does not count as a query.
 func (b *builder) dnsZones() {
 	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
 		return

@@ -89,8 +89,9 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 }
 
 // Following returns the pod as it was created, but with the edited exclusions and inclusions of its
-// mesh. Other edits have no effect while the pod runs. Neither has any edit if one annotation contains
-// all settings of the mesh, or if the pod has a fence, because each exclusion also opens the fence.
+// mesh, because other edits have no effect while the pod runs. It returns the pod unchanged if one
+// annotation contains all settings of the mesh, or if the pod has a fence, because each exclusion also
+// opens the fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	chosen, _ := choose(p, names)
 	if chosen == nil || chosen.whole != "" || Fenced(p.Annotations) {

@@ -34,8 +34,8 @@ func sharedKernelClasses() []string {
 }
 
 // checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes.
-// sandboxedRuntimeClasses takes precedence over sharedKernelRuntimeClasses, and both over the built-in
-// names.
+// sandboxedRuntimeClasses takes precedence over sharedKernelRuntimeClasses, and both lists take
+// precedence over the built-in names.
 func (d *decider) checkRuntimeClass() {
 	class := d.pod.RuntimeClass
 	switch {

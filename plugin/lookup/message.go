@@ -118,8 +118,8 @@ func (v otherVersion) Error() string {
 }
 
 // inTheirVersion sends a request in this release's version, and repeats it in an earlier version if the
-// agent or capture-cni-lookup knows only that version. The versions differ while an agent replaces the
-// programs.
+// agent or capture-cni-lookup knows only that version. The versions can differ while an agent replaces
+// the programs.
 func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer, error) {
 	request.Version = capture.PodVersion
 	answer, err := ask(request)

@@ -45,8 +45,8 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 }
 
 // Reference applies a Ruleset in a temporary namespace, and returns the rules as the kernel reports
-// them. Comparisons with it do not depend on the form in which a kernel or a version of iptables
-// represents a rule.
+// them. So a comparison with these rules does not depend on the form in which a kernel or a version of
+// iptables represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {
