@@ -33,8 +33,8 @@ func main() {
 	os.Exit(verbs.Run(os.Getenv("CNI_COMMAND"), stdout, os.Stderr))
 }
 
-// claimStdout returns the stdout from which the runtime reads the result. After that, everything else
-// that this process writes to file descriptor 1 goes to stderr.
+// claimStdout returns the stdout from which the runtime reads the result, and redirects file descriptor
+// 1 to stderr for everything else that this process writes.
 func claimStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

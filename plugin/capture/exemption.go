@@ -13,8 +13,8 @@ type Exemption struct {
 type ExemptionCause string
 
 const (
-	// NotInjected is the cause for pods outside the mesh. Pods with another cause are in the mesh, and
-	// their traffic bypasses the proxy.
+	// NotInjected is the cause for pods outside the mesh. Pods with another cause are in the mesh, but
+	// the plugin does not capture their traffic.
 	NotInjected ExemptionCause = "not_injected"
 
 	InitContainer     ExemptionCause = "init_container"

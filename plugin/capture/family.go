@@ -4,8 +4,8 @@ package capture
 
 import "slices"
 
-// For returns the part of the Ruleset that packets of a family can reach, for backends that keep the
-// rules of each family apart. If no rule applies to the family, the part has no chains.
+// For returns the part of the Ruleset that packets of a family can reach. If no rule applies to the
+// family, the part has no chains.
 func (rs Ruleset) For(family Family) Ruleset {
 	rules := map[string][]Rule{} // rules of the chains that such packets can enter
 	var enter func(Chain)

@@ -18,8 +18,8 @@ const (
 	annotationFenceAllow = annotationOwn + "fence-allow"
 )
 
-// fenceAnnotations returns the annotations of a fence. They have the same meaning in every mesh, and do
-// not put a pod into a mesh.
+// fenceAnnotations returns the annotations of a fence, which have the same meaning in every mesh, and
+// put no pod into a mesh.
 func fenceAnnotations() []Annotation {
 	return []Annotation{
 		{

@@ -16,7 +16,6 @@ func (in *Intent) capturesInbound() bool { return in.InboundPorts.All || len(in.
 
 func (in *Intent) redirectsInbound() bool { return in.capturesInbound() && !in.Transparent }
 
-// transparent reports whether inbound traffic is captured by TPROXY.
 func (in *Intent) transparent() bool { return in.Transparent && in.capturesInbound() }
 
 // capturesDNS reports whether DNS queries are redirected to the proxy. If outbound port 53 is excluded,

@@ -199,7 +199,6 @@ func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	return cmp.Or(uint32(max(id, 0)), byDefault) // root's traffic is never exempt
 }
 
-// parsePortRange parses a port, or the first and the last port of a range with a dash between them.
 func parsePortRange(text string) (PortRange, error) {
 	first, last, err := config.ParsePortRange(text)
 	return PortRange{first, last}, err

@@ -60,7 +60,7 @@ func meshOf(name config.MeshName) *mesh {
 func Annotations(name config.MeshName) []Annotation { return meshOf(name).annotations }
 
 // Meshed reports whether a pod with these annotations is in one of the meshes, or requests a fence,
-// which only a pod in a mesh can have.
+// which needs a mesh.
 func Meshed(annotations map[string]string, names []config.MeshName) bool {
 	return Fenced(annotations) || slices.ContainsFunc(names, func(name config.MeshName) bool { return MarkedBy(name, annotations) })
 }

@@ -107,7 +107,6 @@ func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	return p
 }
 
-// container returns the container with this name, or nil.
 func (p Pod) container(name string) *Container {
 	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
 	if i < 0 {

@@ -14,7 +14,6 @@ func (b *builder) checksInbound() bool {
 	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
 }
 
-// refusesInbound reports whether IPv6 connections to the pod are refused.
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
 
 // refusesDNS reports whether the rules refuse the pod's UDP queries over IPv6. TCP queries over IPv6

@@ -104,7 +104,6 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// unique returns the sorted values, each once.
 func unique[T cmp.Ordered](values ...T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// wholeText returns the annotation that contains all settings of a mesh's pod, and whether it may be
-// parsed. If it is absent or too long, it adds a fault and returns false.
+// wholeText returns the annotation that contains all settings of a mesh's pod. If the annotation is
+// absent or too long, it adds a fault and returns false.
 func (d *decider) wholeText(expected string) (text string, ok bool) {
 	if text, ok = d.pod.Annotations[d.mesh.whole]; !ok {
 		d.keyFault(d.mesh.whole, "it is absent: expected "+expected)

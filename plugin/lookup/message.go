@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Accepted is the byte that the agent sends when it begins to serve a connection. Until then, only the
-// kernel has accepted the connection.
+// Accepted is the byte that the agent sends when it begins to serve a connection. Before this byte,
+// only the kernel has accepted the connection.
 const Accepted byte = 0x06
 
 // These are the limits of messages, in bytes. An answer contains one pod's annotations, which

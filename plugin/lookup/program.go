@@ -84,7 +84,6 @@ func (l Lookup) checkProgram() error {
 	return nil
 }
 
-// bounded keeps the first limit bytes that are written to it.
 type bounded struct {
 	content  bytes.Buffer
 	limit    int

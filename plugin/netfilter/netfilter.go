@@ -26,7 +26,6 @@ type Backend interface {
 	// our rules.
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
-	// Dump reads our rules from the kernel.
 	Dump(ctx context.Context) (dump.Dump, error)
 }
 

@@ -99,8 +99,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 // Remove commits the deletions that queue adds to a transaction. If queue returns an error, Remove
-// commits the deletions that queue added before, and returns the error. It sends no empty transaction,
-// because the kernel delays even an empty one by an RCU grace period.
+// commits the earlier deletions, and returns the error. It sends no empty transaction, because the
+// kernel delays even an empty one by an RCU grace period.
 func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
 	b := NewBatch()
 	err := queue(ctx, b)

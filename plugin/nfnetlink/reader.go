@@ -57,8 +57,8 @@ type Listing struct {
 	Bytes   int    // limit in bytes; 0 means MaxBytes
 }
 
-// filter is an attribute that holds a name, by which the kernel filters a list. Older kernels ignore
-// some filters, so callers also compare the names in the answer.
+// filter is an attribute with a name, by which the kernel filters a list. Older kernels ignore some
+// filters, so callers also compare the names in the answer.
 type filter struct {
 	attribute uint16
 	name      string

@@ -71,7 +71,6 @@ func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	return nil
 }
 
-// baseOf returns the hook of a chain, or nil if no hook calls the chain.
 func baseOf(chain capture.Chain) *nfnetlink.Hook {
 	if chain.Hook == "" {
 		return nil

@@ -162,7 +162,7 @@ func (e *encoder) icmpTypes(types capture.TypeRange) {
 	}
 }
 
-// loopbackIndex is the index of the loopback interface in each namespace, whatever its name is
+// loopbackIndex is the index of the loopback interface in each namespace, whatever its name
 // (LOOPBACK_IFINDEX in the kernel's net/flow.h).
 const loopbackIndex uint32 = 1
 
@@ -209,7 +209,6 @@ func (e *encoder) flags(isSet bool, some, set byte) {
 	}
 }
 
-// and returns the expression that applies a mask to the register.
 func and(mask []byte) expr.Any {
 	return &expr.Bitwise{
 		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),

@@ -94,7 +94,6 @@ func address(prefix string) *netlink.Addr {
 	return &netlink.Addr{IPNet: parsed}
 }
 
-// removeAddress removes an address from lo. It succeeds if lo does not have it.
 func removeAddress(prefix string) error {
 	if err := netlink.AddrDel(lo(), address(prefix)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("removing %s from lo: %w", prefix, err)

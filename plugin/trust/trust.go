@@ -99,7 +99,7 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	return root, nil
 }
 
-// maxFile limits the size in bytes of kubeconfigs, tokens and CA bundles.
+// maxFile limits the bytes of kubeconfigs, tokens and CA bundles.
 const maxFile = 1 << 20
 
 // Read reads a regular file, and returns an error if users other than root can write to it. Symbolic

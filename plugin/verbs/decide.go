@@ -161,7 +161,6 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	return &plan{decision, conf.Backend, netns}, nil
 }
 
-// complete completes a decision with the addresses in the pod's network namespace.
 func (r request) complete(netns *podnet.Namespace, decision capture.Decision) (capture.Decision, error) {
 	addresses, err := netns.Addresses()
 	if err != nil {

@@ -32,7 +32,6 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// add executes ADD and sends its record to the agent.
 func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
 	r, err := newRequest(args, stderr)
 	var output []byte
