@@ -27,7 +27,7 @@ func Keys(c *NetConf) []Key {
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
 			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName)),
-			Meaning: "the API server's address and credentials, used while the agent does not answer",
+			Meaning: "file with the API server's address and credentials, used while the agent does not answer",
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
@@ -74,7 +74,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock", set: into(&c.AgentSocket, agentSocket),
-			Meaning: "the agent's socket for ADD results; empty: no agent, only the API server",
+			Meaning: "the agent's socket for ADD results; empty: the plugin uses only the API server",
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),

@@ -42,16 +42,16 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 		updates: f.Counters("pod_updates_total",
 			"attempts to update a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total",
-			"attempts within ten minutes of the previous one for that pod"),
+			"attempts to repair a pod within ten minutes of the previous attempt"),
 		connections: f.CounterVec("connections_total",
 			"connections of captured pods, by `decision`, `reason` and `mesh`", "decision", "reason", "mesh"),
 		uncaptured: f.HistogramVec("pod_uncaptured_seconds",
-			"age of pods that started uncaptured, at their repair, by `mesh`", uncapturedBuckets, "mesh"),
+			"age of pods that started uncaptured, when the guard repaired them, by `mesh`", uncapturedBuckets, "mesh"),
 
 		lastListing: f.Gauge("guard_last_listing_timestamp_seconds",
-			"last time that the runtime listed its sandboxes; 0: never"),
+			"time when the runtime last listed its sandboxes; 0: never"),
 		lastRound: f.Gauge("guard_last_round_timestamp_seconds",
-			"last time that no pod was waiting for its examination"),
+			"last time at which no pod was waiting for its examination"),
 	}
 }
 

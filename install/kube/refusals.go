@@ -50,7 +50,7 @@ func NewRefusals(f *metrics.Factory) *Refusals {
 	const help = "1 after the API server has refused the agent's token (401) or watch (403) for a minute"
 	return &Refusals{
 		fault:    f.Gauge("api_refused", help),
-		answered: f.Gauge("api_answered_timestamp_seconds", "last answer of the API server to the agent, other than a server error"),
+		answered: f.Gauge("api_answered_timestamp_seconds", "time of the API server's last answer to the agent, except server errors"),
 	}
 }
 

@@ -43,7 +43,7 @@ type droppedEvents struct {
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
-	help := fmt.Sprintf("notices without an Event, by `cause` "+
+	help := fmt.Sprintf("messages that became no Event, by `cause` "+
 		"(full: %d Events were waiting; error: posting failed)", queueLength)
 	return &droppedEvents{total: f.Counters("events_dropped_total", help, "cause", causeFull, causeError), byCause: map[string]int{}}
 }

@@ -40,10 +40,10 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 		whole:      f.HistogramVec("add_seconds", "duration of whole ADDs, by `result`", stageBuckets, "result"),
 		stages:     f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
 		lost: f.Counters("records_lost_total",
-			"records that the agent discarded, by `cause` (version, form, sender: another user)",
+			"records of plugin and guard that the agent discarded, by `cause` (version, form, sender)",
 			"cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total",
-			fmt.Sprintf("dropped log lines about records, beyond %d a second", logPerSecond)),
+			fmt.Sprintf("log lines about records that the agent dropped, beyond %d a second", logPerSecond)),
 		build:   f.GaugeVec("build_info", metrics.BuildInfo, "version", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1; label `hash` changes with the operator's keys in the entry", "hash"),
 	}

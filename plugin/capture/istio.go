@@ -92,7 +92,7 @@ func istioAnnotations() []Annotation {
 			annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`",
 			"`TPROXY` keeps the client's address on inbound connections; `NONE` captures nothing",
 		},
-		{annotationIncludeInboundPorts, ports, "`*`", "captured inbound TCP ports; empty: none; a list ignores every exclude"},
+		{annotationIncludeInboundPorts, ports, "`*`", "captured inbound TCP ports; empty: none; a list overrides every excluded port"},
 		{
 			annotationExcludeInboundPorts, portList, "empty",
 			"inbound ports that `*` does not capture, in addition to 15020, 15021 and 15090",
@@ -102,7 +102,7 @@ func istioAnnotations() []Annotation {
 		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
 		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if included"},
 		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured in either direction"},
-		{annotationRerouteInterfaces, interfaces, "empty", "interfaces whose inbound traffic counts as outbound (virtual machines)"},
+		{annotationRerouteInterfaces, interfaces, "empty", "interfaces of virtual machines, whose inbound traffic counts as outbound"},
 		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, which takes precedence"},
 	}
 }
