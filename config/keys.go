@@ -48,7 +48,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh", set: into(&c.Capture.IPv6, oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
-			Meaning: "whether IPv6 is captured; `mesh`: as the pod's mesh decides",
+			Meaning: "whether [IPv6](limits.md) is captured; `mesh`: as the pod's [mesh](sidecars.md) decides",
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",

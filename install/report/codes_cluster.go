@@ -148,7 +148,7 @@ var clusterCodes = []Meaning{
 		"keep meshed pods off these nodes",
 	},
 	{
-		FenceUnknown, "Pods ask for a fence, and nodes have an agent that knows none.", "Some nodes run capture-cni 0.3 or earlier.",
+		FenceUnknown, "Pods ask for a fence on nodes whose agent knows none.", "Some nodes run capture-cni 0.3 or earlier.",
 		"upgrade capture-cni on these nodes, and restart the fenced pods there",
 	},
 	{PodsUnnamed, "More pods are uncaptured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
