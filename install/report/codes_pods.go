@@ -94,7 +94,7 @@ var podCodes = []Meaning{
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
 	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
-	{NotInMesh, "The pod is in no mesh, so capture-cni ignores it.", "Another code names the cause.", "none"},
+	{NotInMesh, "The pod is in no mesh.", "Another code names the cause.", "none"},
 	{
 		NotScheduled, "The pod has no node.", "The scheduler found no node, often because of taints.",
 		"run kubectl describe pod; see deploy/guides/taint.md",
