@@ -80,7 +80,7 @@ var nodeCodes = []Meaning{
 		EntryContended, "Another program keeps removing the entry.", "Two programs write the list.",
 		"find the other program, or use another mode",
 	},
-	{EntryRepaired, "The agent restored its entry within ten minutes.", "Another program wrote the list.", "none"},
+	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",
 		"free the disk, or make it writable",

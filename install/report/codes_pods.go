@@ -100,7 +100,7 @@ var podCodes = []Meaning{
 		"run kubectl describe pod; see deploy/guides/taint.md",
 	},
 	{
-		InitContainer, "The pod's own init container captures the pod.", "The injector adds that container.",
+		InitContainer, "An init container captures the pod.", "The injector adds that container.",
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
 	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if the pod needs no sidecar"},
