@@ -164,7 +164,7 @@ func TestExplain(t *testing.T) {
 		},
 		"many Events, and one of another pod": {
 			pod: notStarted(), agent: both, events: slices.Concat(earlier(6), []corev1.Event{aboutAnother}), answer: answer("", "", nil),
-			state: "not started", cause: "its ADD fails: attempt 5", next: "the runtime retries",
+			state: "not started", cause: "its ADD fails: attempt 5", next: "the kubelet retries",
 			evidence: []string{"attempt 5", "attempt 4", "attempt 1", "last at 2026-01-02T03:05:00Z"}, without: []string{"attempt 0", "of another"}, container: GuardContainer,
 		},
 		"gone": {

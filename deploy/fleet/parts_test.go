@@ -66,7 +66,7 @@ func TestAdvice(t *testing.T) {
 	}
 	for reason, want := range map[capture.Reason]string{
 		capture.ReasonAnnotations: "correct the annotations", capture.ReasonRefused: "correct the cause", capture.ReasonLookup: "run kubectl capture-cni status",
-		capture.ReasonConfiguration: "correct netconf", capture.ReasonInput: "correct the cause", capture.ReasonKernel: "load the module", capture.ReasonGone: "none; the runtime retries",
+		capture.ReasonConfiguration: "correct netconf", capture.ReasonInput: "correct the cause", capture.ReasonKernel: "load the module", capture.ReasonGone: "none; the kubelet retries",
 	} {
 		if got := report.CodeOfAdd(reason).Advice(); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", reason, got, want)

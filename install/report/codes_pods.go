@@ -131,7 +131,7 @@ var podCodes = []Meaning{
 	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
 	{
 		AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.",
-		"correct the cause; the runtime retries",
+		"correct the cause; the kubelet retries",
 	},
 	{
 		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation is not valid.",
@@ -140,18 +140,18 @@ var podCodes = []Meaning{
 	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause"},
 	{
 		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
-		"run kubectl capture-cni status; the runtime retries",
+		"run kubectl capture-cni status; the kubelet retries",
 	},
 	{
 		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong key or value.",
-		"correct netconf; the runtime retries",
+		"correct netconf; the kubelet retries",
 	},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
-		"correct the cause; the runtime retries",
+		"correct the cause; the kubelet retries",
 	},
 	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
-	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the runtime retries"},
+	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the kubelet retries"},
 	{
 		AddWarned, "The plugin captured the pod, with a warning.", "An annotation, variable or container does not work as written.",
 		"follow the message",

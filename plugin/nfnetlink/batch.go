@@ -75,8 +75,8 @@ func (b *Batch) Number(kind uint16, number uint32) {
 	b.Bytes(kind, data[:])
 }
 
-// Nested appends an attribute that contains the attributes that write appends. Their length is at most
-// 64 KiB.
+// Nested appends an attribute that contains the attributes that write appends. With the header, they must
+// be shorter than 64 KiB, because an attribute's length has 16 bits.
 func (b *Batch) Nested(kind uint16, write func()) {
 	start := len(b.Content)
 	b.Bytes(kind|unix.NLA_F_NESTED, nil)
