@@ -74,6 +74,17 @@ func TestRegressions(t *testing.T) {
 			"10-ovn-kubernetes.conf is half written",
 			"10-calico.conflist is written",
 		},
+		"an agent that does not know the runtime embeds a list without its program, as another list hides the embedded one": {
+			"cri-o",
+			"the operator installs mode owned",
+			"the program cilium-cni is emptied",
+			"10-flannel.conflist is written",
+			"the runtime is down",
+			"the operator installs v2",
+			"05-cilium.conf is written",
+			"Calico writes its list each second, times: 15",
+			"minutes pass: 3",
+		},
 		"a token that could not be renewed becomes a fault after the API server answers again": {
 			"cri-o",
 			"05-cilium.conflist is written",

@@ -26,10 +26,16 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	current, _ := net.Read(OwnedName)
 	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
 	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })
-	// If that file is incomplete and CRI-O may skip the other lists, wait until its owner has written it.
-	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && len(net.unseen(found[len(found)-1], false)) > 0 {
-		if _, err := net.read(embedded, false); IsWaiting(err) {
+	// Also keep copying it if its programs exist and CRI-O may skip the lists before it. If that file is
+	// incomplete, wait until its owner has written it.
+	isCertain := len(found) == 1 && len(net.unseen(found[0], false)) == 0
+	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && !isCertain {
+		p, err := net.read(embedded, false)
+		if IsWaiting(err) {
 			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
+		}
+		if err == nil && len(net.unseen(p, false)) == 0 {
+			i, found = len(found), append(found, p)
 		}
 	}
 	p := found[max(0, i)]
