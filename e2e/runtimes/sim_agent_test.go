@@ -190,7 +190,7 @@ func (w *world) notice() {
 	}
 	w.noticed = w.generation
 	for _, directory := range []string{w.netDir, w.binDir, w.image + "/ca"} {
-		tree := fmt.Sprint(w.tree(directory))
+		tree := w.sign(directory)
 		if before, known := a.watched[directory]; known && before != tree {
 			a.Changed(directory)
 			a.next = time.Now()

@@ -56,10 +56,13 @@ func (w *world) operation(operation, path string) error {
 	if isWrite {
 		next = &d.writes
 		w.generation++
-		if w.rivalAt--; w.rivalAt <= 0 && w.rivalAt > -50 && operation != "rename" { // a rename can't be told from the other program's
+		if strings.HasPrefix(path, w.netDir) {
+			w.rivalAt--
+		}
+		if w.rivalAt <= 0 && w.rivalAt > -50 && operation != "rename" { // a rename can't be told from the other program's
 			w.rivalAt, w.calledUs = -100, false
 			w.reach("a list is written while the agent writes")
-			w.write("10-calico.conflist", list("k8s-pod-network", "calico"))
+			w.rewrite()
 			w.generation++
 		}
 		if strings.HasPrefix(path, d.killBelow) {

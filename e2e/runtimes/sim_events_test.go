@@ -3,6 +3,7 @@
 package runtimes
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,13 +78,13 @@ var events = slices.Concat([]event{
 	{"the runtime answers", 9, nil, func(w *world, _ int) { w.restart() }},
 	{"the runtime loads late, by seconds:", 2, []int{1, 8, 40}, func(w *world, n int) { w.runtime.late = time.Duration(n) * time.Second; w.disturb() }},
 	{"the runtime loads at once", 5, nil, func(w *world, _ int) { w.runtime.late = 0; w.disturb() }},
-	{"Calico writes another list before the agent's write", 3, nth, func(w *world, n int) { w.rivalAt = n; w.wake() }},
+	{"the first list's owner changes it at write in the network directory", 4, nth[:8], func(w *world, n int) { w.rivalAt = n; w.wake() }},
 	{"Cilium renames the others' lists", 3, nil, func(w *world, _ int) { w.renameOthers() }},
 	{"an unknown program removes the entry", 8, nil, func(w *world, _ int) { w.removeEntry() }},
 	{"an unknown program removes the entry each second, times:", 6, []int{15, 40}, func(w *world, n int) { w.loop("an unknown program removes the entry", n) }},
 	{"Calico writes its list each second, times:", 4, []int{15, 40}, func(w *world, n int) { w.loop("10-calico.conflist is written", n) }},
 	{"the network directory is emptied", 1, nil, func(w *world, _ int) { w.emptyNet() }},
-	{"the drop-ins are deleted", 2, nil, func(w *world, _ int) {
+	{"the drop-ins are deleted", 5, nil, func(w *world, _ int) {
 		for _, name := range []string{"k8s-pod-network", "cbr0"} {
 			w.check(os.RemoveAll(w.netDir + "/" + name))
 		}
@@ -213,6 +214,21 @@ func (w *world) write(name, content string) {
 	w.others[name] = content
 	w.mayChoose = w.mayChoose || filepath.Ext(name) == ".conf" // which forbids drop-ins
 	w.touch()
+}
+
+// rewrite lets the owner of the first list write another content.
+func (w *world) rewrite() {
+	name, content := "10-calico.conflist", lists["10-calico.conflist"]
+	for _, other := range slices.Sorted(maps.Keys(w.others)) {
+		if whole, ok := lists[other]; ok && filepath.Ext(other) == ".conflist" {
+			name, content = other, whole
+			break
+		}
+	}
+	if w.others[name] == content {
+		content = strings.Replace(content, "{", `{"revision": 2, `, 1)
+	}
+	w.write(name, content)
 }
 
 func (w *world) deleteList(name string) {

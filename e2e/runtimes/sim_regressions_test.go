@@ -96,6 +96,10 @@ func TestRegressions(t *testing.T) {
 			"seconds pass: 57",
 			"minutes pass: 3",
 		},
+		"another program's write is lost": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"the first list's owner changes it at write in the network directory 2", "an unknown program removes the entry",
+		},
 		"the entry is placed without the program": {
 			"containerd", "the programs' disk is full", "the operator installs mode insert", "10-calico.conflist is written",
 		},

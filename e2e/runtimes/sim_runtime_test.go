@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +46,7 @@ var loading sync.Mutex
 
 // wouldLoad returns what the runtime makes of its directory at this moment.
 func (w *world) wouldLoad() loaded {
-	key := w.runtime.name + w.sign()
+	key := [2]string{w.runtime.name + w.sign(w.netDir), w.sign(w.binDir)}
 	if found, ok := memory.Load(key); ok {
 		return found.(loaded)
 	}
@@ -59,20 +58,15 @@ func (w *world) wouldLoad() loaded {
 	return found
 }
 
-// sign returns the content of the directories that the runtime loads.
-func (w *world) sign() string {
-	if w.signed == w.generation {
-		return w.signature
+// sign returns the content of a directory.
+func (w *world) sign(directory string) string {
+	if w.signed != w.generation {
+		w.signed, w.signatures = w.generation, map[string]string{}
 	}
-	var text strings.Builder
-	for _, directory := range []string{w.netDir, w.binDir} {
-		tree := w.tree(directory)
-		for _, name := range slices.Sorted(maps.Keys(tree)) {
-			fmt.Fprintf(&text, "%s\x00%s\x00", name, tree[name])
-		}
+	if _, isKnown := w.signatures[directory]; !isKnown {
+		w.signatures[directory] = fmt.Sprint(w.tree(directory)) // in the order of names
 	}
-	w.signed, w.signature = w.generation, text.String()
-	return w.signature
+	return w.signatures[directory]
 }
 
 // watch has the runtime notice changes of its directory.
@@ -80,7 +74,7 @@ func (w *world) watch() {
 	r := &w.runtime
 	now := fmt.Sprint(r.events)
 	if r.name == "cri-o" { // which watches the programs, too
-		now += fmt.Sprint(w.tree(w.binDir))
+		now += w.sign(w.binDir)
 	}
 	if now != r.seen {
 		r.seen, r.due, r.isLoaded = now, time.Now().Add(r.late), false

@@ -44,31 +44,56 @@ func (h history) String() string {
 	return text.String()
 }
 
-// random makes a history.
+// random makes a history. Each history has a few kinds of events, of which some are frequent, so that
+// faults do not hide one another. Events that matter only together mostly follow one another.
 func random(r *rand.Rand, length int) history {
 	h := history{pick(r, "containerd", "cri-o"), pick(r, slices.Sorted(maps.Keys(lists))...) + " is written"}
 	share := pick(r, 1, 1, 2, 4, 8) // in eighths, of the kinds of events
-	total, kinds := 0, []event{}
-	for _, e := range events { // with few kinds, more of each happen: faults hide one another
-		if kept := 1 + r.IntN(8); kept <= share || strings.HasSuffix(e.name, " pass:") {
-			kinds = append(kinds, e)
-			total += e.weight
-		}
+	pause := pick(r, 0, 1, 4)       // in eighths, of the events that time follows
+	first := len(h) + pick(r, 0, 0, 1, 3, 5)
+	length = min(length, first+pick(r, 2, 4, 8, 16, length)) // what follows a fault may hide it
+	kinds := slices.DeleteFunc(slices.Clone(events), func(e event) bool { return 1+r.IntN(8) > share && !e.isTime() })
+	for i := range kinds {
+		kinds[i].weight *= pick(r, 1, 1, 1, 6)
 	}
-	first := len(h) + pick(r, 0, 1, 3, 5) // the installation
-	for length = pick(r, 5, 10, 20, length); len(h) < length; {
-		if len(h) == first {
-			h = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned"))
+	for len(h) < length {
+		if len(h) >= first {
+			h, first = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned")), length
 		}
-		chosen := r.IntN(total)
-		for _, e := range kinds {
-			if chosen -= e.weight; chosen < 0 {
-				h = append(h, e.with(r))
-				break
-			}
+		e := draw(r, kinds)
+		h = append(h, e.with(r))
+		switch {
+		case e.waits() && r.IntN(4) > 0:
+			h = append(h, draw(r, slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !e.causesWrites() })).with(r))
+		case e.repeats() || r.IntN(8) < pause:
+			h = append(h, draw(r, slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !e.isTime() })).with(r))
 		}
 	}
 	return h
+}
+
+// draw chooses an event by the weights.
+func draw(r *rand.Rand, of []event) event {
+	total := 0
+	for _, e := range of {
+		total += e.weight
+	}
+	chosen := r.IntN(total)
+	return of[slices.IndexFunc(of, func(e event) bool { chosen -= e.weight; return chosen < 0 })]
+}
+
+func (e event) isTime() bool  { return strings.HasSuffix(e.name, " pass:") }
+func (e event) repeats() bool { return strings.HasSuffix(e.name, " times:") }
+
+// waits reports whether the event waits for the agent's next operations on files.
+func (e event) waits() bool {
+	return strings.Contains(e.name, " at write") || strings.Contains(e.name, " at read")
+}
+
+// causesWrites reports whether the agent mostly answers the event with writes.
+func (e event) causesWrites() bool {
+	return strings.HasPrefix(e.name, "the operator ") || strings.HasPrefix(e.name, "our program ") || e.name == "the drop-ins are deleted" ||
+		e.name == "an unknown program removes the entry" || strings.HasSuffix(e.name, ".conflist is written")
 }
 
 func (e event) with(r *rand.Rand) string {
@@ -157,8 +182,8 @@ func (w *world) heal() {
 	w.generation++
 	w.disturb()
 	w.play()
-	for began := time.Now(); !w.slowUntil.IsZero() && time.Since(began) < recovery+time.Minute && w.failure == nil; {
-		w.pass(10 * time.Second)
+	for wait := 10 * time.Second; !w.slowUntil.IsZero() && wait < recovery && w.failure == nil; wait *= 2 {
+		w.pass(wait)
 		w.play()
 	}
 	w.startMeshed()

@@ -39,13 +39,13 @@ type world struct {
 	reached map[string]int
 	atKill  map[string]string
 
-	born         time.Time // the beginning
-	isRegistered bool      // there is a Node
-	generation   int       // of the node's files: it grows with each change
-	examined     int       // the generation that the invariants of files were checked for
-	noticed      int       // the generation that the agent was told about
-	signed       int       // the generation of the signature
-	signature    string    // of the directories that the runtime loads
+	born         time.Time         // the beginning
+	isRegistered bool              // there is a Node
+	generation   int               // of the node's files: it grows with each change
+	examined     int               // the generation that the invariants of files were checked for
+	noticed      int               // the generation that the agent was told about
+	signed       int               // the generation of the signatures
+	signatures   map[string]string // of directories
 
 	calledUs    bool      // at the beginning of the agent's step
 	calm        time.Time // since when nothing but time has happened
