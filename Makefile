@@ -188,10 +188,10 @@ test ci full: export GOFLAGS := $(GOFLAGS) -trimpath
 TESTED = $$(go list ./e2e/agent ./e2e/guard ./e2e/traffic; go list ./... | grep -v -e e2e/ages -e e2e/publish -e e2e/agent$$ -e e2e/guard$$ -e e2e/traffic$$)
 
 test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and faults, without programs of other projects; some minutes (root, or what it leaves out)
-	@echo "SEED=$(SEED) repeats the search for ways around capture (e2e/search)"
+	@echo "SEED=$(SEED) repeats the searches for ways around capture (e2e/search) and for histories that break a node (e2e/runtimes)"
 	@echo "compiling all packages and their tests" # next to a compiler, tests wait long
 	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null .
-	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed 1
+	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed $(SEED)
 	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(ANEW)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)

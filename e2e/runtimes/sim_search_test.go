@@ -285,7 +285,7 @@ func TestHistories(t *testing.T) {
 						}
 						shortest := shrink(h, same)
 						_, log, _ := run(t, root, shortest)
-						t.Errorf("seed %d, history %d, after %s: %v\n%s\n%s", *seed, number, time.Since(began).Round(time.Second), failure, shortest, log)
+						t.Errorf("history %[2]d of -seed %[1]d (make test SEED=%[1]d), after %[3]s: %[4]v\nThis row of TestRegressions repeats it:\n%[5]s\n%[6]s", *seed, number, time.Since(began).Round(time.Second), failure, shortest, log)
 					}
 				}
 			})
