@@ -26,16 +26,13 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	current, _ := net.Read(OwnedName)
 	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
 	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })
-	// Also keep copying it if its programs exist and CRI-O may skip the lists before it. If that file is
-	// incomplete, wait until its owner has written it.
-	isCertain := len(found) == 1 && len(net.unseen(found[0], false)) == 0
-	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) && !isCertain {
-		p, err := net.read(embedded, false)
-		if IsWaiting(err) {
-			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
-		}
-		if err == nil && len(net.unseen(p, false)) == 0 {
-			i, found = len(found), append(found, p)
+	// If that file is incomplete and CRI-O may skip the other lists, wait until its owner has written it. If
+	// another list hides it, wait until the runtime is known.
+	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) {
+		_, err := net.read(embedded, false)
+		if IsWaiting(err) && len(net.unseen(found[len(found)-1], false)) > 0 || net.Runtime == (report.Runtime{}) && len(found) > 1 {
+			return nil, errors.Join(err, Waiting("the runtime may load another list than "+embedded+
+				": correct or delete that file, if no program is writing it"))
 		}
 	}
 	p := found[max(0, i)]
