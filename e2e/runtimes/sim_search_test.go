@@ -48,28 +48,39 @@ func (h history) String() string {
 // faults do not hide one another. Events that matter only together mostly follow one another.
 func random(r *rand.Rand, length int) history {
 	h := history{pick(r, "containerd", "cri-o"), pick(r, slices.Sorted(maps.Keys(lists))...) + " is written"}
+	if r.IntN(2) == 0 { // a node may boot with a fault
+		h = append(h, draw(r, of(event.lasts)).with(r))
+	}
 	share := pick(r, 1, 1, 2, 4, 8) // in eighths, of the kinds of events
 	pause := pick(r, 0, 1, 4)       // in eighths, of the events that time follows
 	first := len(h) + pick(r, 0, 0, 1, 3, 5)
 	length = min(length, first+pick(r, 2, 4, 8, 16, length)) // what follows a fault may hide it
-	kinds := slices.DeleteFunc(slices.Clone(events), func(e event) bool { return 1+r.IntN(8) > share && !e.isTime() })
+	kinds := of(func(e event) bool { return 1+r.IntN(8) <= share || e.isTime() })
 	for i := range kinds {
 		kinds[i].weight *= pick(r, 1, 1, 1, 6)
 	}
-	for len(h) < length {
-		if len(h) >= first {
-			h, first = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned")), length
+	for isInstalled := false; len(h) < length; {
+		if len(h) >= first && !isInstalled {
+			h, isInstalled = append(h, "the operator installs mode "+pick(r, "auto", "insert", "dropin", "owned")), true
 		}
 		e := draw(r, kinds)
 		h = append(h, e.with(r))
 		switch {
 		case e.waits() && r.IntN(4) > 0:
-			h = append(h, draw(r, slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !e.causesWrites() })).with(r))
+			h = append(h, draw(r, of(event.causesWrites)).with(r))
+			if isInstalled && r.IntN(4) == 0 {
+				return h
+			}
 		case e.repeats() || r.IntN(8) < pause:
-			h = append(h, draw(r, slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !e.isTime() })).with(r))
+			h = append(h, draw(r, of(event.isTime)).with(r))
 		}
 	}
 	return h
+}
+
+// of returns the events of a kind.
+func of(isKind func(event) bool) []event {
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !isKind(e) })
 }
 
 // draw chooses an event by the weights.
@@ -84,6 +95,11 @@ func draw(r *rand.Rand, of []event) event {
 
 func (e event) isTime() bool  { return strings.HasSuffix(e.name, " pass:") }
 func (e event) repeats() bool { return strings.HasSuffix(e.name, " times:") }
+
+// lasts reports whether the event is a fault that lasts.
+func (e event) lasts() bool {
+	return strings.HasPrefix(e.name, "the runtime ") || strings.HasPrefix(e.name, "the API server ") || strings.HasSuffix(e.name, "disk is full")
+}
 
 // waits reports whether the event waits for the agent's next operations on files.
 func (e event) waits() bool {
