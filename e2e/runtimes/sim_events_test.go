@@ -225,7 +225,7 @@ func (w *world) rewrite() {
 			break
 		}
 	}
-	if w.others[name] == content {
+	if !strings.Contains(w.others[name], "revision") {
 		content = strings.Replace(content, "{", `{"revision": 2, `, 1)
 	}
 	w.write(name, content)
