@@ -69,7 +69,6 @@ func (w *world) operation(operation, path string) error {
 			if d.killAt--; d.killAt == 0 {
 				w.reach("kill at " + operation)
 				d.killed = true
-				w.unsynced = w.unsynced || operation == "syncdir" && path == w.binDir
 				w.agent.cancel()
 				w.atKill = w.tree(w.root)
 				return errKilled
@@ -79,7 +78,6 @@ func (w *world) operation(operation, path string) error {
 	if next.at--; next.at == 0 {
 		w.reach(next.fault.Error() + " at " + operation)
 		w.mayChoose = true // as a drop-in can't be written
-		w.unsynced = w.unsynced || operation == "syncdir" && path == w.binDir
 		w.disturb()
 		return next.fault
 	}
@@ -123,7 +121,6 @@ func (w *world) cutPower() {
 	for i := len(w.disk.unsynced) - 1; i >= 0; i-- {
 		change := w.disk.unsynced[i]
 		w.reach("a lost change")
-		w.accident = w.accident || w.unsynced && filepath.Dir(change.path) == w.binDir
 		if !change.existed {
 			_ = os.Remove(change.path)
 		} else {

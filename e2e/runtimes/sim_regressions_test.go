@@ -15,6 +15,9 @@ func TestRegressions(t *testing.T) {
 		"ready on CRI-O with a list that it skips": {
 			"cri-o", "05-cilium.conf is written", "the operator installs mode owned", "the program cilium-cni is deleted",
 		},
+		"a program whose name is not synced": {
+			"containerd", "10-calico.conflist is written", "the agent is killed at write 30", "the operator installs mode auto", "the power fails",
+		},
 		"a plain configuration is renamed": {"cri-o", "00-multus.conf is written", "the operator installs mode insert"},
 		"another program's list is overwritten": {
 			"cri-o", "05-cilium.conf is written", "05-cilium.conflist is written", "the operator installs mode insert",

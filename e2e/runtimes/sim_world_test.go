@@ -52,7 +52,6 @@ type world struct {
 	slowUntil   time.Time // until when the agent may take to recover from more than another writer
 	apiSince    time.Time // since when the API server is in its state
 	installed   bool      // our program has been in place
-	unsynced    bool      // an agent was interrupted before it synced the programs' directory: the next one does not sync it
 	accident    bool      // another program broke ours
 	ciliumTrace bool      // Cilium has renamed a file
 	mayChoose   bool      // mode auto may choose a mode without the runtime's answer

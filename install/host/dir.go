@@ -185,7 +185,9 @@ func tempName() string { return tempPrefix + rand.Text() }
 // IsTemp reports whether a name is that of a temporary file.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
-// ClearTemps deletes the temporary files that killed processes left in the directory.
+// ClearTemps deletes the temporary files that killed processes left in the directory. It also syncs the
+// directory, because such a process may have renamed a file without syncing the name. After a power cut,
+// the file would be missing, although callers found it there.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
 	if err != nil {
@@ -198,7 +200,7 @@ func (d *Dir) ClearTemps() error {
 			}
 		}
 	}
-	return nil
+	return d.sync()
 }
 
 // ErrLocked means that another process holds the lock.
