@@ -23,8 +23,8 @@ var fenceMutants = []mutant{
 	{
 		name: "datagrams-count-as-of-a-judged-connection",
 		file: fenceRules,
-		from: "b.add(Match{Protocol: TCP}, Action{Verdict: Return}",
-		to:   "b.add(Match{}, Action{Verdict: Return}",
+		from: "b.exempt(Match{Protocol: TCP, Confirmed: true}",
+		to:   "b.exempt(Match{Confirmed: true}",
 		by:   by(root, "e2e/traffic", "TestFence/nftables/redirect"),
 	},
 	{
@@ -86,7 +86,7 @@ var fenceMutants = []mutant{
 	{
 		name: "answer-to-what-died-on-lo-comes-in",
 		file: fenceRules,
-		from: "\tb.add(Match{ToLo: true, ForeignDst: true, Original: true}, fenced, \"to another host by loopback\")\n",
+		from: "\tb.add(Match{ForeignDst: true, Original: true}, fenced, \"to another host by loopback\")\n",
 		to:   "",
 		by:   by(root, "e2e/traffic", "TestFenceLetsNoAnswerIn/iptables-legacy"),
 	},

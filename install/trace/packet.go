@@ -78,6 +78,8 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.ExceptMark != 0, m.ExceptMark != p.Mark, "without mark %d", m.ExceptMark)
 	test(m.ConnMark != 0, m.ConnMark == p.connMark, "with connection mark %d", m.ConnMark)
 	test(m.ExceptConnMark != 0, m.ExceptConnMark != p.connMark, "without connection mark %d", m.ExceptConnMark)
+	test(m.Original, true, "of the client")
+	test(m.Answer, false, "of the server")
 	test(m.ForeignSource, false, "from an address that is not the pod's")
 	test(m.OwnSource, false, "from an address of the pod")
 	test(m.ForeignDst, false, "to an address that is not the pod's")
@@ -86,8 +88,7 @@ func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	test(m.Continues, false, "continuing a connection")
 	test(m.Invalid, false, "of no connection that conntrack knows")
 	test(m.Unconfirmed, true, "new to conntrack")
-	test(m.Original, true, "of the client")
-	test(m.Answer, false, "of the server")
+	test(m.Confirmed, false, "known to conntrack")
 	test(m.Translated, p.translated, "of a connection that nat captured")
 	test(m.Assured, false, "of an established connection")
 	return conditions, holds

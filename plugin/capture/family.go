@@ -37,22 +37,23 @@ func (rs Ruleset) For(family Family) Ruleset {
 }
 
 // metBy returns the rules of the chain that packets of a family can reach. It omits rules that match
-// only the other family, and ends before the first rule that returns all of the family's packets.
+// only the other family, and ends before the first rule that returns all of the family's packets, or
+// after the first rule from which all of them go to another chain.
 func (c Chain) metBy(family Family) (met []Rule) {
+	met = make([]Rule, 0, len(c.Rules))
 	for _, rule := range c.Rules {
 		if of := rule.Match.OnlyFamily(); of != "" && of != family {
 			continue
 		}
-		if rule.returnsAll(family) {
+		all := rule.Match.Protocol == "" && rule.Match.empty()
+		if all && rule.Do.Verdict == Return && rule.Match.Family == family {
 			break
 		}
-		met = append(met, rule)
+		if met = append(met, rule); all && rule.Do.Verdict == Goto {
+			break
+		}
 	}
 	return met
-}
-
-func (r Rule) returnsAll(family Family) bool {
-	return r.Do.Verdict == Return && r.Match.Family == family && r.Match.empty()
 }
 
 // Chain returns the chain with this table and name that no hook calls. If the Ruleset has no such

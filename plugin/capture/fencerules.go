@@ -21,8 +21,9 @@ const (
 
 	chainFenceOut  = "ISTIO_FENCE_OUT"
 	chainFenceIn   = "ISTIO_FENCE_IN"
+	chainFenceLo   = "ISTIO_FENCE_LO"
 	chainFenceICMP = "ISTIO_FENCE_ICMP"
-	prefixFence    = "ISTIO_FENCE_"
+	prefixFence    = ChainFence + "_"
 
 	listFence = "fence_allow_" // and the number of the exception
 )
@@ -60,17 +61,7 @@ func (b *builder) fenceChains() {
 
 func (b *builder) fenceOut() {
 	b.chain(Filter, chainFenceOut)
-	// Without this rule, an answer to a packet that is sent in another host's name would leave the pod
-	// to that host, because both packets have the same conntrack entry.
-	forged := Match{ToLo: true, ForeignSource: true, Original: true} // the kernel's resets are answers
-	if b.transparent() {                                             // the proxy connects in its clients' names
-		forged.ExceptMark = ProxyMark
-	}
-	b.add(forged, fenced, "sent in another host's name")
-	// A packet on lo to another host's address would leave a conntrack entry, through which that host
-	// could send an answer into the pod.
-	b.add(Match{ToLo: true, ForeignDst: true, Original: true}, fenced, "to another host by loopback")
-	b.exempt(Match{ToLo: true}, "loopback")
+	b.add(Match{ToLo: true}, gotoChain(chainFenceLo), "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.exempt(Match{GID: given(b.ProxyGID)}, "sent by the proxy's group")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
@@ -89,6 +80,17 @@ func (b *builder) fenceOut() {
 	b.add(Match{}, fenced, "neither captured nor the proxy's")
 	b.chain(Filter, prefixFence+"OUTPUT")
 	b.fenceFlow(b.outbound, b.openings(TCP, false), resets, resets)
+	b.chain(Filter, chainFenceLo)
+	// Without this rule, an answer to a packet that is sent in another host's name would leave the pod
+	// to that host, because both packets have the same conntrack entry.
+	forged := Match{ForeignSource: true, Original: true} // the kernel's resets are answers
+	if b.transparent() {                                 // the proxy connects in its clients' names
+		forged.ExceptMark = ProxyMark
+	}
+	b.add(forged, fenced, "sent in another host's name")
+	// A packet on lo to another host's address would leave a conntrack entry, through which that host
+	// could send an answer into the pod.
+	b.add(Match{ForeignDst: true, Original: true}, fenced, "to another host by loopback")
 }
 
 func (b *builder) fenceIn() {
@@ -121,9 +123,9 @@ func (b *builder) fenceIn() {
 func (b *builder) fenceTCP(name string, refused Action) {
 	policy := gotoChain(prefixFence + name)
 	b.add(Match{Protocol: TCP, Begins: true}, policy, "begins a connection")
+	b.exempt(Match{Protocol: TCP, Confirmed: true}, "of a connection that was let through")
 	b.add(Match{Protocol: TCP, Invalid: true}, refused, "of no connection")
-	b.add(Match{Protocol: TCP, Unconfirmed: true}, policy, "the first packet of a connection")
-	b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "of a connection that was let through")
+	b.add(Match{Protocol: TCP}, policy, "the first packet of a connection")
 }
 
 // fenceFlow adds a copy of a flow for TCP, which begins in the last chain. It permits packets that the

@@ -111,6 +111,7 @@ type Match struct {
 	// The following fields test the entry of the packet's connection in conntrack.
 	Invalid     bool `json:",omitzero"` // conntrack assigns the packet to no connection
 	Unconfirmed bool `json:",omitzero"` // the packet is the first one of its entry (IPS_CONFIRMED is not set), so nat will decide about it
+	Confirmed   bool `json:",omitzero"` // the packet is a later one of its entry
 	Original    bool `json:",omitzero"` // the packet comes from the connection's client
 	Answer      bool `json:",omitzero"` // the packet comes from the connection's server
 	Translated  bool `json:",omitzero"` // nat changed its destination

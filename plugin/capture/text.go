@@ -128,6 +128,8 @@ func (m Match) words() []string {
 	add(m.ExceptMark != 0, "meta mark != %d", m.ExceptMark)
 	add(m.ConnMark != 0, "ct mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, "ct mark != %d", m.ExceptConnMark)
+	add(m.Original, "ct direction original")
+	add(m.Answer, "ct direction reply")
 	add(m.ForeignSource, "fib saddr type != local")
 	add(m.OwnSource, "fib saddr type local")
 	add(m.ForeignDst, "fib daddr type != local")
@@ -136,8 +138,7 @@ func (m Match) words() []string {
 	add(m.Continues, "tcp flags & (syn | rst | ack) == ack")
 	add(m.Invalid, "ct state invalid")
 	add(m.Unconfirmed, "ct status & confirmed == 0")
-	add(m.Original, "ct direction original")
-	add(m.Answer, "ct direction reply")
+	add(m.Confirmed, "ct status confirmed")
 	add(m.Translated, "ct status dnat")
 	add(m.Assured, "ct status assured")
 	return words

@@ -59,8 +59,12 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// One rule of ours can need several iptables rules. Only the first of them gets the comment.
+		// One rule of ours can need several iptables rules. Only the first of them gets the comment. The
+		// fence has no comments, because iptables evaluates a comment for each packet that the rule matches.
 		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
+		if strings.HasPrefix(chain.Name, capture.ChainFence) || strings.HasPrefix(rule.Do.Chain, capture.ChainFence) {
+			why = ""
+		}
 		for _, match := range matchArguments(rule.Match) {
 			if rule.Do.ConnMark != 0 { // iptables sets the mark with a rule of its own, before the rule that ends the table
 				fmt.Fprintf(out, "-A %s%s -j CONNMARK --set-mark %d\n", chain.Name, match, rule.Do.ConnMark)
@@ -154,19 +158,21 @@ func stateArguments(m capture.Match) string {
 	add(m.ExceptMark != 0, " -m mark ! --mark %d", m.ExceptMark)
 	add(m.ConnMark != 0, " -m connmark --mark %d", m.ConnMark)
 	add(m.ExceptConnMark != 0, " -m connmark ! --mark %d", m.ExceptConnMark)
-	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
-	add(m.OwnSource, " -m addrtype --src-type LOCAL")
-	add(m.ForeignDst, " -m addrtype ! --dst-type LOCAL")
 	add(m.Begins, " -m tcp --syn")
 	add(m.Accepts, " -m tcp --tcp-flags SYN,ACK SYN,ACK")
 	add(m.Continues, " -m tcp --tcp-flags SYN,RST,ACK ACK")
-	add(m.Invalid, " -m conntrack --ctstate INVALID")
-	add(m.Unconfirmed, " -m conntrack ! --ctstatus CONFIRMED")
 	add(m.HopLimit != 0, " -m hl --hl-eq %d", m.HopLimit)
-	add(m.Original, " -m conntrack --ctdir ORIGINAL")
-	add(m.Answer, " -m conntrack --ctdir REPLY")
-	add(m.Translated, " -m conntrack --ctstate DNAT")
-	add(m.Assured, " -m conntrack --ctstatus ASSURED")
+	add(m.Invalid || m.Unconfirmed || m.Confirmed || m.Original || m.Answer || m.Translated || m.Assured, " -m conntrack")
+	add(m.Invalid, " --ctstate INVALID")
+	add(m.Unconfirmed, " ! --ctstatus CONFIRMED")
+	add(m.Confirmed, " --ctstatus CONFIRMED")
+	add(m.Original, " --ctdir ORIGINAL")
+	add(m.Answer, " --ctdir REPLY")
+	add(m.Translated, " --ctstate DNAT")
+	add(m.Assured, " --ctstatus ASSURED")
+	add(m.ForeignSource, " -m addrtype ! --src-type LOCAL")
+	add(m.OwnSource, " -m addrtype --src-type LOCAL")
+	add(m.ForeignDst, " -m addrtype ! --dst-type LOCAL")
 	return words.String()
 }
 

@@ -46,6 +46,8 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.number(m.ExceptMark != 0, meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
 	e.number(m.ConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpEq, m.ConnMark)
 	e.number(m.ExceptConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpNeq, m.ExceptConnMark)
+	e.direction(m.Original, directionOriginal)
+	e.direction(m.Answer, directionReply)
 	e.number(m.ForeignSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
 	e.number(m.OwnSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpEq, unix.RTN_LOCAL)
 	e.number(m.ForeignDst, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
@@ -54,8 +56,7 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.flags(m.Continues, syn|rst|ack, ack)
 	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // without an entry, a packet has a state but no status
 	e.bit(m.Unconfirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
-	e.direction(m.Original, directionOriginal)
-	e.direction(m.Answer, directionReply)
+	e.bit(m.Confirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpNeq)
 	e.bit(m.Translated, expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
 	e.bit(m.Assured, expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
 	e.add(&expr.Counter{})

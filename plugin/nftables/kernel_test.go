@@ -87,6 +87,7 @@ func everything() capture.Ruleset {
 		{Protocol: capture.TCP, Continues: true},
 		{Invalid: true},
 		{Unconfirmed: true},
+		{Confirmed: true},
 		{Original: true},
 		{Answer: true},
 		{Protocol: capture.ICMP, ICMPTypes: capture.TypeRange{First: 3, Last: 3}},
