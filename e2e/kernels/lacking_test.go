@@ -47,6 +47,14 @@ func TestLacking(t *testing.T) {
 			expect: []func(*testing.T, []Attempt){named("xt_nat"), named("nft_nat")},
 		},
 		{
+			name: "module of a fence",
+			trials: []Trial{
+				{Backend: "iptables-legacy", Mode: "REDIRECT", Fence: true, Blocked: []string{"xt_hl", "nf_tables"}},
+				{Backend: "auto", Mode: "REDIRECT", Blocked: []string{"xt_hl", "nf_tables"}},
+			},
+			expect: []func(*testing.T, []Attempt){named("xt_hl"), startsOnlyFenceless("xt_hl")},
+		},
+		{
 			name: "auto without nft_nat",
 			trials: []Trial{
 				{Backend: "auto", Mode: "REDIRECT", Blocked: []string{"nft_nat"}},
@@ -199,6 +207,18 @@ func chose(backend config.Backend, lacks, lacksForTProxy, unloaded string) func(
 		}
 		if slices.Contains(attempts[0].Modules, unloaded) {
 			t.Errorf("the test loaded %s: %q", unloaded, attempts[0].Modules)
+		}
+	}
+}
+
+// startsOnlyFenceless expects a chosen backend, with a captured pod, on a kernel that lacks a module for
+// a fence.
+func startsOnlyFenceless(module string) func(*testing.T, []Attempt) {
+	return func(t *testing.T, attempts []Attempt) {
+		t.Helper()
+		capturedAtOnce(t, attempts)
+		if v := attempts[0].Verdict; v.Chosen == "" || !names(v.NoFence, module) {
+			t.Errorf("%+v: want a backend, but no fence, as it lacks %q", v, module)
 		}
 	}
 }

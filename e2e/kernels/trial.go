@@ -19,6 +19,7 @@ type Trial struct {
 	Backend, Mode string          // with backend auto, the node chooses before the pods start
 	OnlyIPv4      bool            // no dual stack: IPv6 is refused
 	LoDown        bool            // as some interface plugins leave it
+	Fence         bool            // the meshed pod has a fence
 	Blocked       []string        // modules that can't be loaded, until an error names them
 	Connections   int             // that the application makes; they stay open
 	Repaired      bool            // also a pod whose connections began uncaptured

@@ -197,8 +197,8 @@ var agentMutants = []mutant{
 	{
 		name: "own-programs-tested-for-the-nodes",
 		file: "install/backend/test.go",
-		from: "podnet.Probe(ctx, root, asked, meshes, transparent)",
-		to:   "podnet.Probe(ctx, \"\", asked, meshes, transparent)",
+		from: "podnet.Probe(ctx, root, asked, meshes, f)",
+		to:   "podnet.Probe(ctx, \"\", asked, meshes, f)",
 		by:   by(root, "e2e/agent", "TestProgramsOfNode"),
 	},
 	{

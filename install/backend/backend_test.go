@@ -44,10 +44,11 @@ func TestVerdicts(t *testing.T) {
 			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: no nf_tables [iptables-chosen]"},
 		},
 		"this one works in part": {
-			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoIPv6: "no ip6_tables"},
+			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoFence: "no xt_hl", NoIPv6: "no ip6_tables"},
 			legacy, "",
 			[]string{
 				"note: meshed pods with interceptionMode TPROXY can't start: no xt_TPROXY [no-tproxy]",
+				"note: meshed pods with a fence can't start: no xt_hl [no-fence]",
 				"note: meshed pods with IPv6 addresses can't start: no ip6_tables [no-ipv6]",
 			},
 		},

@@ -40,7 +40,7 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 	}
 	var reasons []string
 	for _, candidate := range candidates {
-		found, lacks, err := probe(ctx, root, candidate, meshes, false)
+		found, lacks, err := probe(ctx, root, candidate, meshes, podnet.NoFeature)
 		switch {
 		case err != nil:
 			return Verdict{}, fmt.Errorf("testing backend %s: %w", candidate, err)
@@ -52,8 +52,10 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 		if asked == Auto {
 			v.Choice = v.Chosen
 		}
-		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, meshes, true); err != nil {
-			return Verdict{}, fmt.Errorf("testing TPROXY with backend %s: %w", v.Chosen, err)
+		for f, lacks := range map[podnet.Feature]*string{podnet.TProxy: &v.NoTProxy, podnet.Fence: &v.NoFence} {
+			if _, *lacks, err = probe(ctx, root, v.Chosen, meshes, f); err != nil {
+				return Verdict{}, fmt.Errorf("testing %s with backend %s: %w", f, v.Chosen, err)
+			}
 		}
 		break
 	}
@@ -71,13 +73,13 @@ const (
 // probe returns the module or the program that a backend lacks, or "" if the backend works. It returns
 // an error if this is uncertain.
 func probe(
-	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool,
+	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, f podnet.Feature,
 ) (found podnet.Probed, lacks string, err error) {
 	if err := checkRights(asked); err != nil {
 		return found, "", err
 	}
 	for range attempts {
-		found, err = podnet.Probe(ctx, root, asked, meshes, transparent)
+		found, err = podnet.Probe(ctx, root, asked, meshes, f)
 		if lackOf(err) == "" {
 			return found, "", err
 		}

@@ -34,6 +34,7 @@ type Verdict struct {
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
 	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why the chosen one is not nftables
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
+	NoFence  string         `json:"noFence,omitempty"`  // why pods with a fence can't start
 	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with IPv6 can't start
 
 	Choice config.Backend `json:"choice,omitempty"` // the first choice of this boot, for Auto
@@ -104,15 +105,19 @@ func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 		notes = append(notes, report.Finding{Code: report.IPTablesChosen, Severity: report.Note, Reason: fmt.Sprintf(
 			"auto chose the backend %s, so the node has no guard, and meshed pods with hostUsers: false can't start: %s", v.Chosen, v.Reason)})
 	}
-	if v.NoTProxy != "" {
-		notes = append(notes, report.Finding{
-			Code: report.NoTProxy, Severity: report.Note, Reason: "meshed pods with interceptionMode TPROXY can't start: " + v.NoTProxy,
-		})
-	}
-	if v.NoIPv6 != "" {
-		notes = append(notes, report.Finding{
-			Code: report.NoIPv6, Severity: report.Note, Reason: "meshed pods with IPv6 addresses can't start: " + v.NoIPv6,
-		})
+	for _, pods := range []struct {
+		code        report.Code
+		with, lacks string
+	}{
+		{report.NoTProxy, "interceptionMode TPROXY", v.NoTProxy},
+		{report.NoFence, "a fence", v.NoFence},
+		{report.NoIPv6, "IPv6 addresses", v.NoIPv6},
+	} {
+		if pods.lacks != "" {
+			notes = append(notes, report.Finding{
+				Code: pods.code, Severity: report.Note, Reason: fmt.Sprintf("meshed pods with %s can't start: %s", pods.with, pods.lacks),
+			})
+		}
 	}
 	return notes
 }

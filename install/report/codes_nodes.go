@@ -15,6 +15,7 @@ const (
 	EntryRepaired      Code = "entry-repaired"
 	CredentialsUnsaved Code = "credentials-unsaved"
 	NoTProxy           Code = "no-tproxy"
+	NoFence            Code = "no-fence"
 	NoIPv6             Code = "no-ipv6"
 	IPTablesChosen     Code = "iptables-chosen"
 	LeftOnNode         Code = "left-on-node"
@@ -86,6 +87,7 @@ var nodeCodes = []Meaning{
 		"free the disk, or make it writable",
 	},
 	{NoTProxy, "Pods with TPROXY can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
+	{NoFence, "Pods with a fence can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{NoIPv6, "Meshed pods with IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{
 		IPTablesChosen, "Backend auto chose iptables, so no guard runs.", "The kernel lacks a module of nftables.",

@@ -19,18 +19,26 @@ type Probed struct {
 	NoIPv6  error          // why pods with IPv6 can't be captured, or nil
 }
 
-// Probe tests whether the kernel and the host support a backend. For each mesh, it applies rules with
-// every expression that the mesh's pods can need, except for a fence, to a temporary namespace. With
-// transparent, these rules use TPROXY for inbound traffic. The host's programs are in the file system
-// at root, or in this process's own if root is "".
-func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, transparent bool) (found Probed, err error) {
+// Feature is a part of the rules that not every pod needs.
+type Feature string
+
+const (
+	NoFeature Feature = ""
+	TProxy    Feature = "TPROXY"
+	Fence     Feature = "fence"
+)
+
+// Probe tests whether the kernel and the host support a backend. For each mesh, it applies rules with every
+// expression that the mesh's pods with a feature can need to a temporary namespace. The host's programs
+// are in the file system at root, or in this process's own if root is "".
+func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, f Feature) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
 		return found, err
 	}
 	found.Backend = backend.Name()
 	for _, mesh := range meshes {
-		intent := fullIntent(mesh, transparent)
+		intent := fullIntent(mesh, f)
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
 		if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 does not need IPv6, either
 			found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
@@ -43,18 +51,18 @@ func Probe(ctx context.Context, root string, asked config.Backend, meshes []conf
 	return found, nil
 }
 
-// fullIntent returns an Intent whose rules contain every expression of a mesh's rules, except those of
-// a fence.
-func fullIntent(mesh config.MeshName, transparent bool) capture.Intent {
+// fullIntent returns an Intent whose rules contain every expression of the rules of a mesh's pods with a
+// feature.
+func fullIntent(mesh config.MeshName, f Feature) capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}
 	ranges := []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.0/25"),
 		netip.MustParsePrefix("2001:db8::/33"), netip.MustParsePrefix("2001:db9::/33"),
 	}
-	return capture.Intent{
+	intent := capture.Intent{
 		Mesh: mesh,
-		IPv6: capture.Captured, DropInvalid: true, Transparent: transparent, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
+		IPv6: capture.Captured, DropInvalid: true, Transparent: f == TProxy, CaptureDNS: true, ProxyUID: 1, ProxyGID: 1,
 		OutboundPort: 1, InboundPort: 2, TunnelPort: 3, DNSPort: 4,
 		LoopbackCIDR:        netip.MustParsePrefix("127.0.0.0/8"),
 		InboundPorts:        capture.Everything[uint16](),
@@ -71,4 +79,8 @@ func fullIntent(mesh config.MeshName, transparent bool) capture.Intent {
 			{To: netip.MustParseAddrPort("127.0.0.1:1")}, {To: netip.MustParseAddrPort("[::1]:1")},
 		},
 	}
+	if f == Fence {
+		intent.Fence = &capture.Fence{}
+	}
+	return intent
 }

@@ -19,17 +19,17 @@ func TestProbeHasEveryExpression(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(30, 4))
 	for _, mesh := range config.Meshes() {
-		known := map[bool]map[string]bool{}
-		for _, transparent := range []bool{false, true} {
-			known[transparent] = kinds(capture.Rules(fullIntent(mesh, transparent)))
+		known := map[Feature]map[string]bool{}
+		for _, f := range []Feature{NoFeature, TProxy, Fence} {
+			known[f] = kinds(capture.Rules(fullIntent(mesh, f)))
 		}
 		for range 2000 {
 			intent := randomIntent(random)
 			intent.Mesh = mesh
 			for kind := range kinds(capture.Rules(intent)) {
-				if !known[intent.Transparent][kind] && !known[false][kind] {
+				if !known[NoFeature][kind] && !(intent.Transparent && known[TProxy][kind]) && !(intent.Fence != nil && known[Fence][kind]) {
 					t.Errorf("Probe has no %s for %s, which this Intent needs: %+v", kind, mesh, intent)
-					known[false][kind] = true
+					known[NoFeature][kind] = true
 				}
 			}
 		}
@@ -116,6 +116,13 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		}
 		return list
 	}
+	openings := func() (list []capture.Opening) {
+		for _, protocol := range []string{"tcp", "udp"} {
+			o := config.Opening{Inbound: coin(), Protocol: protocol, First: 53, Last: uint16(53 + random.IntN(2))}
+			list = append(list, capture.Opening{Opening: o, Ranges: ranges()})
+		}
+		return list
+	}
 	intent := capture.Intent{
 		IPv6:        []capture.Treatment{capture.Ignored, capture.Captured, capture.Refused}[random.IntN(3)],
 		Transparent: coin(), CaptureDNS: coin(), DropInvalid: coin(), CaptureLoopback: coin(),
@@ -126,6 +133,9 @@ func randomIntent(random *rand.Rand) capture.Intent {
 		OutboundRanges: capture.Selection[netip.Prefix]{Only: ranges()}, ExcludeOutboundRanges: ranges(),
 		ExcludeInterfaces: names(), RerouteInterfaces: names(), OwnerGroups: ids(), ExcludeOwnerGroups: ids(), ExcludeInboundRanges: ranges(),
 		Exempt: exempt(), Translations: translations(),
+	}
+	if coin() {
+		intent.Fence = &capture.Fence{Openings: openings()}
 	}
 	if coin() {
 		intent.InboundPorts = capture.Everything[uint16]()

@@ -133,7 +133,7 @@ func status(args *skel.CmdArgs) error {
 	if err := trust.CheckPaths(conf); err != nil {
 		return err
 	}
-	_, err = podnet.Probe(ctx, "", conf.Backend, conf.Capture.Meshes, false)
+	_, err = podnet.Probe(ctx, "", conf.Backend, conf.Capture.Meshes, podnet.NoFeature)
 	if err := errors.Join(lookupFrom(conf).CheckWays(ctx), err); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "meshed pods can't start: "+err.Error(), "")
 	}

@@ -71,6 +71,14 @@ func (n node) meshed() *corev1.Pod {
 	sidecar := corev1.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}
 	sidecar.Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}, {Name: "ISTIO_DUAL_STACK", Value: fmt.Sprint(!n.trial.OnlyIPv4)}}
 	pod.Spec.Containers = []corev1.Container{{Name: "app"}, sidecar}
+	if n.trial.Fence {
+		pod.Annotations["capture-cni.io/fence"] = "true"
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
+				RunAsUser: new(int64(1000 + 337*i)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}
+		}
+	}
 	return pod
 }
 
