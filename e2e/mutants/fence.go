@@ -24,7 +24,7 @@ var fenceMutants = []mutant{
 		name: "datagrams-count-as-of-a-judged-connection",
 		file: fenceRules,
 		from: "b.exempt(Match{Protocol: TCP, Confirmed: true}",
-		to:   "b.exempt(Match{Confirmed: true}",
+		to:   "b.add(Match{}, Action{Verdict: Return}",
 		by:   by(root, "e2e/traffic", "TestFence/nftables/redirect"),
 	},
 	{
