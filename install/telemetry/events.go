@@ -226,7 +226,7 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 }
 
 // isOwn reports whether a pod exists and runs on this node. The record does not prove that, because any
-// process that reaches the socket could have sent it.
+// process with the agent's uid could have sent it.
 func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil
