@@ -25,7 +25,7 @@ func TestEditShowsInTheNextRound(t *testing.T) {
 	p := n.run(t, "web")
 	p.capture(t, nil)
 	socket, _ := n.serveIn(t, t.TempDir())
-	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket}})
+	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket, AcceptTimeout: lab.Patience}})
 	expectRound := func(what string, state report.Code, reads, unchanged int) {
 		t.Helper()
 		g.finds(t, state)
@@ -53,7 +53,7 @@ func TestAgentAway(t *testing.T) {
 	known.capture(t, nil)
 	dir := t.TempDir()
 	socket, stop := n.serveIn(t, dir)
-	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket}})
+	g := n.newGuard(t, options{pods: lookup.Agent{Socket: socket, AcceptTimeout: lab.Patience}})
 	g.finds(t, report.Captured)
 
 	stop()
