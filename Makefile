@@ -179,8 +179,8 @@ full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
 PROGRESS := go run ./e2e/progress -timeout=30m
 # The tests that need what `make parts` builds.
 NEEDSPARTS := ^Test(Oracle|Earlier)
-# The tests that compile the product anew: for two architectures, and with another clock.
-ANEW := ^Test(BothArchitectures|ClockSteps)$$
+# The tests that compile the product anew, or all of its call graph: for two architectures, with another clock, without .git, with FIPS.
+ANEW := ^Test(BothArchitectures|ClockSteps|SourceArchive|FIPS|PluginIsWhatRuns)$$
 # As the programs that tests build: so a package is compiled once.
 test ci full: export CGO_ENABLED := 0
 test ci full: export GOFLAGS := $(GOFLAGS) -trimpath
@@ -206,8 +206,8 @@ full: deps parts ## All tests, and the small mutants; those on a real cluster ta
 test-oracles: # what Istio's, Linkerd's and other programs decide, and what earlier releases left
 	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)
 
-test-images: # the product's image for two architectures, and the agent by another clock
-	go test -count=1 -run='$(ANEW)' ./deploy/image ./deploy/release ./e2e/agent
+test-images: # the product's image for two architectures, the agent by another clock, and other builds; make verify runs TestPluginIsWhatRuns
+	go test -count=1 -run='$(ANEW)' ./deploy/build ./deploy/image ./deploy/release ./e2e/agent
 
 test-modules:
 	go test -C e2e/runtimes -count=1 -timeout 30m .
