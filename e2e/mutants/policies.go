@@ -143,7 +143,7 @@ var policyMutants = []mutant{
 		file: "deploy/chart/templates/admission/fence.yaml",
 		from: "orValue('') in {{ toJson .values",
 		to:   "orValue('true') in {{ toJson .values",
-		by:   admission("TestAdmission/fence/fence_none"),
+		by:   admission("TestAdmission/fence"), // it first waits until the policy refuses such a pod
 	},
 	{
 		name: "fence-has-any-exception",
