@@ -135,7 +135,7 @@ var sidecarMutants = []mutant{
 		name: "pod-passes-by-an-answer-without-its-keys",
 		file: "plugin/verbs/decide.go",
 		from: "case decision.Exemption.Cause == capture.NotInjected && !r.isCheck",
-		to:   "case decision.Exemption.Cause == capture.NotInjected && r.singleAttempt && err != nil",
+		to:   "case decision.Exemption.Cause == capture.NotInjected && r.isCheck && err != nil",
 		by:   by(root, "e2e/protocol", "TestPodWithoutItsKeys"),
 	},
 }
