@@ -87,7 +87,7 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 		return "", false
 	}
 	defer directory.Close()
-	found, _ = directory.Has(dropInName)
+	found, _ = directory.Has(DropInName)
 	return report.DropIn, found
 }
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// ChainedName is the name of the entry's file in mode multus-chain. It differs from dropInName, because
+// ChainedName is the name of the entry's file in mode multus-chain. It differs from DropInName, because
 // each mode removes the files of the other modes.
 const ChainedName = "capture-cni-chain.conf"
 

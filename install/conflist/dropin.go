@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// dropInName is the name of the entry's file in the modes dropin and multus.
-const dropInName = "capture-cni.conf"
+// DropInName is the name of the entry's file in the modes dropin and multus.
+const DropInName = "capture-cni.conf"
 
 // dropIn writes the entry to a file in the directory that has the network's name. libcni 1.3 and newer
 // appends the plugins in that directory to the list. Runtimes watch only the parent directory, so
@@ -29,7 +29,7 @@ func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 }
 
 func (d dropIn) Fault(net Net, entry []byte) error {
-	return d.in(net, false, func(directory *host.Dir) error { return FileFault(directory, dropInName, Indented(entry)) })
+	return d.in(net, false, func(directory *host.Dir) error { return FileFault(directory, DropInName, Indented(entry)) })
 }
 
 func (d dropIn) Place(net Net, entry []byte) error {
@@ -37,13 +37,13 @@ func (d dropIn) Place(net Net, entry []byte) error {
 		if err := directory.ClearTemps(); err != nil {
 			return err
 		}
-		return errors.Join(directory.Ensure(dropInName, Indented(entry)), net.TriggerWatch())
+		return errors.Join(directory.Ensure(DropInName, Indented(entry)), net.TriggerWatch())
 	})
 }
 
 func (dropIn) Found(net Net) (found bool, err error) {
 	err = eachSubdirectory(net, func(_ string, directory *host.Dir) error {
-		has, err := directory.Has(dropInName)
+		has, err := directory.Has(DropInName)
 		found = found || has
 		return err
 	})
@@ -53,10 +53,10 @@ func (dropIn) Found(net Net) (found bool, err error) {
 func (dropIn) Remove(net Net) error {
 	return eachSubdirectory(net, func(name string, directory *host.Dir) error {
 		clearErr := directory.ClearTemps()
-		if has, err := directory.Has(dropInName); err != nil || !has {
+		if has, err := directory.Has(DropInName); err != nil || !has {
 			return errors.Join(clearErr, err)
 		}
-		return errors.Join(clearErr, directory.Remove(dropInName), net.RemoveDir(name), net.TriggerWatch())
+		return errors.Join(clearErr, directory.Remove(DropInName), net.RemoveDir(name), net.TriggerWatch())
 	})
 }
 

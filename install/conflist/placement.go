@@ -46,7 +46,7 @@ var placements = map[report.Mode]Placement{
 	report.DropIn: dropIn{},
 	report.Insert: inserted{},
 	report.Owned:  owned{file{OwnedName, embedding}},
-	report.Multus: file{dropInName, func(_ Net, entry []byte) ([]byte, error) { // network attachments refer to this file
+	report.Multus: file{DropInName, func(_ Net, entry []byte) ([]byte, error) { // network attachments refer to this file
 		return Indented(append([]byte(`{"cniVersion":"1.0.0","name":"capture-cni",`), bytes.TrimSpace(entry)[1:]...)), nil
 	}},
 	report.MultusChain: chained{file{ChainedName, func(_ Net, entry []byte) ([]byte, error) { return Indented(entry), nil }}},

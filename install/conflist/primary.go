@@ -175,7 +175,7 @@ func (n Net) readDropIns(p *primary, own bool) error {
 	defer directory.Close()
 	names, err := directory.Names()
 	for _, name := range names {
-		if filepath.Ext(name) != ".conf" || name == dropInName && !own {
+		if filepath.Ext(name) != ".conf" || name == DropInName && !own {
 			continue
 		}
 		text, readErr := directory.Read(name)

@@ -105,7 +105,7 @@ func (d *Dir) Remove(name string) error {
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing in %s: %w", d.path, err)
 	}
-	return d.sync()
+	return d.Sync()
 }
 
 // RemoveDir deletes a subdirectory, unless it contains files. A missing one is no error.
@@ -136,7 +136,7 @@ func (d *Dir) Rename(from, to string) error {
 	if err := d.root.Link(from, to); err != nil {
 		return fmt.Errorf("renaming in %s: %w", d.path, err)
 	}
-	return errors.Join(d.sync(), d.Remove(from)) // after a crash, at least one of the names exists
+	return errors.Join(d.Sync(), d.Remove(from)) // after a crash, at least one of the names exists
 }
 
 // Link returns the target of a symbolic link, or "" if the file is no symbolic link.
@@ -162,7 +162,8 @@ func IsDeleted(path string) bool {
 	return ok && at.Nlink == 0
 }
 
-func (d *Dir) sync() error {
+// Sync writes the names of the directory's files to the disk, if its file system can.
+func (d *Dir) Sync() error {
 	directory, err := d.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", d.path, err)
@@ -185,9 +186,7 @@ func tempName() string { return tempPrefix + rand.Text() }
 // IsTemp reports whether a name is that of a temporary file.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
-// ClearTemps deletes the temporary files that killed processes left in the directory. It also syncs the
-// directory, because such a process may have renamed a file without syncing the name. After a power cut,
-// the file would be missing, although callers found it there.
+// ClearTemps deletes the temporary files that killed processes left in the directory.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
 	if err != nil {
@@ -200,7 +199,7 @@ func (d *Dir) ClearTemps() error {
 			}
 		}
 	}
-	return d.sync()
+	return nil
 }
 
 // ErrLocked means that another process holds the lock.

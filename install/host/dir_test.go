@@ -42,7 +42,7 @@ func TestErrors(t *testing.T) {
 		"triggering watches of DIR: openat TEMP: file already closed":          func() error { return closed.TriggerWatch() },
 		"renaming in DIR: linkat none a: no such file or directory":            func() error { return d.Rename("none", "a") },
 		"reading in DIR: readlinkat none: no such file or directory":           func() error { _, err := d.Link("none"); return err },
-		"opening DIR: openat .: file already closed":                           func() error { return closed.sync() },
+		"opening DIR: openat .: file already closed":                           func() error { return closed.Sync() },
 		"opening DIR: openat . : file already closed":                          func() error { _, err := closed.TryLock(); return err },
 		"writing in DIR: openat TEMP: file already closed":                     func() error { return closed.Ensure("conf", newContent) },
 		"writing conf/x in DIR: statat conf/x: not a directory":                func() error { return d.Ensure("conf/x", newContent) },

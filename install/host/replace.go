@@ -34,7 +34,7 @@ func (d *Dir) Replace(name string, content io.Reader, perm fs.FileMode, try func
 	if err := d.write(name, content, perm, try); err != nil {
 		return err
 	}
-	return d.sync()
+	return d.Sync()
 }
 
 func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(path string) error) (err error) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -297,4 +298,31 @@ func TestMarkedNode(t *testing.T) {
 	}
 	n.Runtime = machine.Serve(t, &machine.Containerd{})
 	lab.Check(t, n.CheckRemovable(t.Context(), false))
+}
+
+// TestNamesAreSynced installs a node on which an earlier agent was killed before it synced the names of
+// the files that it had written. Nothing differs, and the new agent syncs the directories once.
+func TestNamesAreSynced(t *testing.T) {
+	var synced []string
+	n, log := wholeNode(t, func(s *Settings) {
+		s.Mode = report.DropIn
+		s.Disk = func(operation, path string) error {
+			if operation == "syncdir" {
+				synced = append(synced, strings.TrimPrefix(path, s.Root))
+				return syscall.EROFS
+			}
+			return nil
+		}
+	})
+	directory := "/etc/cni/net.d/podnet"
+	lab.Check(t, errors.Join(os.Mkdir(n.Settings.At(directory), 0o755), os.MkdirAll(n.Settings.At(stateDir), 0o700),
+		os.WriteFile(n.Settings.At(directory)+"/"+conflist.DropInName, nil, 0o600)))
+	n.named.Do(n.syncNames)
+	n.named.Do(n.syncNames)
+	if diff := cmp.Diff([]string{"/opt/cni/bin", "/var/lib/capture-cni", "/etc/cni/net.d", directory}, synced); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if warnings := strings.Count(log.String(), "syncing a directory failed"); warnings != len(synced) {
+		t.Errorf("%d warnings:\n%s", warnings, log)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Node struct {
 	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
+	named  sync.Once // syncNames has run
 	mu     sync.Mutex
 	found  Runtime         // the runtime that answered last
 	loader conflist.Loader // the settings of that runtime
@@ -56,6 +58,7 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 // It writes the entry, which makes the runtime call the plugin, after everything that the plugin needs.
 // With renew, it requests a new token even if the current one is not old.
 func (n *Node) Install(ctx context.Context, renew bool) Report {
+	n.named.Do(n.syncNames)
 	var report Report
 	for _, directory := range n.Settings.BinDirs {
 		report.Add(PartBinary, n.explained(directory, n.installPrograms(ctx, directory)))
@@ -74,6 +77,22 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	}
 	report.Mode = n.Placed
 	return report
+}
+
+// syncNames syncs the directories that the agent writes. An earlier agent, which was killed, may have
+// renamed a file without syncing its name. After a power cut, the file would be missing, although this
+// agent found it. A directory that can't be synced is no fault of the node, because all files are there.
+func (n *Node) syncNames() {
+	directories := slices.Concat(n.Settings.BinDirs, []string{n.Settings.StateDir, n.Settings.NetDir})
+	dropIns, _ := filepath.Glob(n.Settings.At(n.Settings.NetDir) + "/*/" + conflist.DropInName)
+	for _, path := range dropIns {
+		directories = append(directories, n.Settings.NetDir+"/"+filepath.Base(filepath.Dir(path)))
+	}
+	for _, path := range directories {
+		if err := n.within(path, (*host.Dir).Sync); err != nil && !host.IsAbsent(err) {
+			n.log.Warn("syncing a directory failed: a power cut can undo what an earlier agent wrote", "directory", path, "error", err)
+		}
+	}
 }
 
 // explained adds to the error of a write in a directory that the node's security module denied the
