@@ -26,6 +26,7 @@ func missingModules(program, stderr string) (modules []string) {
 	family, _, _ := strings.Cut(program, "tables")
 	named := map[string]string{
 		"DNAT": "xt_nat", "MARK": "xt_mark", "CONNMARK": "xt_connmark", "REJECT": family + "t_REJECT", "tcp": "xt_tcpudp", "udp": "xt_tcpudp",
+		"icmp": "xt_tcpudp", "icmp6": "xt_tcpudp",
 	}
 	// The expression is compiled here, because most calls of the plugin do not need it.
 	extension := regexp.MustCompile(`Extension (\w+) (?:revision \d+ )?(?:is )?not supported, missing kernel module`)
