@@ -26,13 +26,12 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	current, _ := net.Read(OwnedName)
 	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
 	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })
-	// If that file is incomplete and CRI-O may skip the other lists, wait until its owner has written it. If
-	// another list hides it, wait until the runtime is known.
 	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) {
-		_, err := net.read(embedded, false)
-		if IsWaiting(err) && len(net.unseen(found[len(found)-1], false)) > 0 || net.Runtime == (report.Runtime{}) && len(found) > 1 {
-			return nil, errors.Join(err, Waiting("the runtime may load another list than "+embedded+
-				": correct or delete that file, if no program is writing it"))
+		switch _, err := net.read(embedded, false); {
+		case IsWaiting(err) && len(net.unseen(found[len(found)-1], false)) > 0: // CRI-O may skip the other lists
+			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
+		case net.Runtime == (report.Runtime{}) && len(found) > 1: // another list hides the copied file
+			return nil, Waiting(fmt.Sprintf("the runtime has not answered yet, and may load %s or %s", embedded, found[0].File))
 		}
 	}
 	p := found[max(0, i)]
