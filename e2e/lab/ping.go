@@ -39,7 +39,9 @@ func (h *Host) Ping(by Owner, to netip.Addr, limit time.Duration) error {
 		if err := unix.Sendto(fd, []byte{request, 0, 0, 0, 0, 1, 0, 1}, 0, Sockaddr(netip.AddrPortFrom(to, 0))); err != nil {
 			return err
 		}
-		_, _, err = unix.Recvfrom(fd, make([]byte, 64), 0)
-		return err
+		return uninterrupted(func() error {
+			_, _, err := unix.Recvfrom(fd, make([]byte, 64), 0)
+			return err
+		})
 	})
 }
