@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-oracles test-images test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-apiserver test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-packages test-histories test-oracles test-long test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-apiserver test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -179,8 +179,9 @@ full ci $(if $(filter 0,$(shell id -u)),test): export CI := true
 PROGRESS := go run ./e2e/progress -timeout=30m
 # The tests that need what `make parts` builds.
 NEEDSPARTS := ^Test(Oracle|Earlier)
-# The tests that compile the product anew, or all of its call graph: for two architectures, with another clock, without .git, with FIPS.
-ANEW := ^Test(BothArchitectures|ClockSteps|SourceArchive|FIPS|PluginIsWhatRuns)$$
+# The tests that only make ci runs, because each costs as much as a package: they compile the product anew, for two architectures, with another
+# clock, without .git or with FIPS; they have the longest lists or a thousand connections; or they kill an agent before each write.
+LONG := ^Test(BothArchitectures|ClockSteps|SourceArchive|FIPS|PluginIsWhatRuns|Expanded|LargestLists|ThousandConnections|KilledAnywhere)$$
 # As the programs that tests build: so a package is compiled once.
 test ci full: export CGO_ENABLED := 0
 test ci full: export GOFLAGS := $(GOFLAGS) -trimpath
@@ -190,24 +191,29 @@ TESTED = $$(go list ./e2e/agent ./e2e/guard ./e2e/traffic; go list ./... | grep 
 test: $(if $(filter 0,$(shell id -u)),deps) ## Test with packets, processes and faults, without programs of other projects; some minutes (root, or what it leaves out)
 	@echo "SEED=$(SEED) repeats the searches for ways around capture (e2e/search) and for histories that break a node (e2e/runtimes)"
 	@echo "compiling all packages and their tests" # next to a compiler, tests wait long
-	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null .
+	@go list -export -test $(TESTED) >/dev/null && go build -o /dev/null ./install/capture-cni-node ./deploy/kubectl-capture_cni && go build -C e2e/helm -o /dev/null . && go list -C e2e/runtimes -export -test . >/dev/null
+	@$(MAKE) --no-print-directory --keep-going -j2 SEED=$(SEED) test-packages test-histories
+
+test-packages:
+	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(LONG)' $(TESTED)
+
+test-histories: # beside the packages, because they need one processor
 	@go test -C e2e/runtimes -count=1 -run '^Test(Histories|Regressions|Replay)$$' . -histories 30s -seed $(SEED)
-	@$(PROGRESS) -p=4 -parallel=8 -skip='$(NEEDSPARTS)|$(ANEW)' $(TESTED)
 
 ci: deps test-parts ## What CI runs after make test: lint, verify, and the tests that need other projects' programs, Debian's mirror or a cluster (root)
 	@# One that fails does not hide what the others find. Tests wait, while lint computes.
-	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-images test-modules test-apiserver test-smoke
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target lint verify test-oracles test-ages test-long test-modules test-apiserver test-smoke
 
 full: deps parts ## All tests, and the small mutants; those on a real cluster take an hour or two (root)
 	@status=0; $(MAKE) --no-print-directory test || status=1; \
-	$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-images test-modules test-kernels test-mutants test-publish test-clusters || status=1; \
+	$(MAKE) --no-print-directory --keep-going lint verify test-oracles test-ages test-long test-modules test-kernels test-mutants test-publish test-clusters || status=1; \
 	exit $$status
 
 test-oracles: # what Istio's, Linkerd's and other programs decide, and what earlier releases left
 	$(PROGRESS) -p=4 -parallel=8 -run='$(NEEDSPARTS)' $(TESTED)
 
-test-images: # the product's image for two architectures, the agent by another clock, and other builds; make verify runs TestPluginIsWhatRuns
-	go test -count=1 -run='$(ANEW)' ./deploy/build ./deploy/image ./deploy/release ./e2e/agent
+test-long: # make verify runs TestPluginIsWhatRuns
+	go test -count=1 -run='$(LONG)' ./deploy/build ./deploy/image ./deploy/release ./e2e/agent ./e2e/guard ./e2e/traffic
 
 test-modules:
 	go test -C e2e/runtimes -count=1 -timeout 30m .
