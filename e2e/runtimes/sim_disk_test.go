@@ -116,6 +116,16 @@ func (w *world) operation(operation, path string) error {
 	return nil
 }
 
+// unsynced returns a file whose change a power cut would undo, or "".
+func (w *world) unsynced() string {
+	for _, change := range w.disk.unsynced {
+		if !strings.HasPrefix(filepath.Base(change.path), ".capture-cni-tmp-") {
+			return change.path
+		}
+	}
+	return ""
+}
+
 // cutPower undoes what was not synced.
 func (w *world) cutPower() {
 	for i := len(w.disk.unsynced) - 1; i >= 0; i-- {

@@ -18,6 +18,10 @@ func TestRegressions(t *testing.T) {
 		"a program whose name is not synced": {
 			"containerd", "10-calico.conflist is written", "the agent is killed at write 30", "the operator installs mode auto", "the power fails",
 		},
+		"a removed entry whose removal is not synced": {
+			"cri-o", "the first list's owner changes it at write in the network directory 1", "the operator installs mode auto", "the agent restarts",
+			"the agent is killed at write 5", "the operator removes capture-cni by force",
+		},
 		"a plain configuration is renamed": {"cri-o", "00-multus.conf is written", "the operator installs mode insert"},
 		"another program's list is overwritten": {
 			"cri-o", "05-cilium.conf is written", "05-cilium.conflist is written", "the operator installs mode insert",

@@ -205,6 +205,12 @@ func (w *world) heal() {
 	w.startMeshed()
 	w.startOther()
 	w.examineLog()
+	if w.agent != nil && w.unsynced() != "" {
+		w.pass(time.Minute) // until the agent reconciles the node again
+		if path := w.unsynced(); path != "" {
+			w.fail("a power cut would undo what was written to %s", path)
+		}
+	}
 }
 
 // shrink removes events as long as an invariant does not hold, and makes arguments small.

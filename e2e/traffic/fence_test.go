@@ -126,6 +126,28 @@ func TestFence(t *testing.T) {
 	})
 }
 
+// TestFenceUntracked has another program's rules keep all packets from conntrack, so that nat sees none.
+// The fence lets none of them pass to another host or from it.
+func TestFenceUntracked(t *testing.T) {
+	t.Parallel()
+	probes := []probe{
+		out(app, external, 80, refused), udp(out(app, external, 80, refused)), udp(out(app, external, 53, refused)),
+		out(app, localhost, 8080, direct), udp(out(app, localhost, 53, direct)),
+	}
+	silent := []probe{in(podIP, 8080, dropped), udp(in(podIP, 8080, dropped)), udp(in(podIP, 15020, dropped))}
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newWorld(t, ports(slices.Concat(probes, silent)), istioMesh)
+		rs := decide(t, fencedPod(nil, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings())
+		lab.Check(t, open(t, w.pod, backend).Apply(rs))
+		w.pod.Load(t, `table inet untracked {
+			chain prerouting { type filter hook prerouting priority raw; notrack; }
+			chain output { type filter hook output priority raw; notrack; }
+		}`)
+		w.probeAll(t, probes...)
+		w.expectSilence(t, silent)
+	})
+}
+
 var nameserver = dst{"10.96.0.10", ""} // of the page's pods
 
 // fenceExamples are the pods of the page, each with what its packets meet.

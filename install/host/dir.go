@@ -162,11 +162,16 @@ func IsDeleted(path string) bool {
 	return ok && at.Nlink == 0
 }
 
-// Sync writes the names of the directory's files to the disk, if its file system can.
+// ErrUnsynced means that the names of a directory's files may not be on the disk, although all processes
+// see them. A power cut can undo the change.
+var ErrUnsynced = errors.New("a power cut can undo the change")
+
+// Sync writes the names of the directory's files to the disk, if its file system can. Its errors wrap
+// ErrUnsynced.
 func (d *Dir) Sync() error {
 	directory, err := d.root.Open(".")
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", d.path, err)
+		return fmt.Errorf("opening %s: %w (%w)", d.path, err, ErrUnsynced)
 	}
 	if err = d.root.before("syncdir", ""); err == nil {
 		err = directory.Sync()
@@ -174,7 +179,10 @@ func (d *Dir) Sync() error {
 	if errors.Is(err, unix.EINVAL) { // the file system can't sync directories
 		err = nil
 	}
-	return errors.Join(err, directory.Close())
+	if err = errors.Join(err, directory.Close()); err != nil {
+		return fmt.Errorf("syncing %s: %w (%w)", d.path, err, ErrUnsynced)
+	}
+	return nil
 }
 
 // tempPrefix begins the names of temporary files. Runtimes do not load these files, because their names

@@ -64,12 +64,13 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 // runtime executes the plugin to delete pods that started with it. A missing file is no error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
+	n.syncNames() // an agent that was killed may have removed an entry
 	if err := n.removeBootFiles(); err != nil {
 		return err
 	}
-	err := n.inDirectory(s.NetDir, func(net *host.Dir) error {
+	err := n.written(s.NetDir, n.inDirectory(s.NetDir, func(net *host.Dir) error {
 		return errors.Join(net.ClearTemps(), conflist.RemoveExcept(conflist.Net{Dir: net}, ""))
-	})
+	}))
 	if err == nil {
 		err = n.removeFiles(s.CredentialDirs(), credentials.Names()...)
 	}
@@ -81,7 +82,7 @@ func (n *Node) Clean(purge bool) error {
 		errs = append(errs, n.removeFiles(s.BinDirs, purged()...))
 	}
 	state := []string{lastGood(conflist.PluginType), lastGood(config.LookupProgram), ownerName, holderName, placedName}
-	return errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...)
+	return n.written(s.StateDir, errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...))
 }
 
 // purged returns the files in the plugins' directories that Clean removes only with purge.

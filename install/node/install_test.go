@@ -21,6 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/host"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
@@ -301,15 +302,16 @@ func TestMarkedNode(t *testing.T) {
 }
 
 // TestNamesAreSynced installs a node on which an earlier agent was killed before it synced the names of
-// the files that it had written. Nothing differs, and the new agent syncs the directories once.
+// the files that it had written. Nothing differs, and the new agent syncs the directories until it can.
 func TestNamesAreSynced(t *testing.T) {
 	var synced []string
+	fault := error(syscall.EROFS)
 	n, log := wholeNode(t, func(s *Settings) {
 		s.Mode = report.DropIn
 		s.Disk = func(operation, path string) error {
 			if operation == "syncdir" {
 				synced = append(synced, strings.TrimPrefix(path, s.Root))
-				return syscall.EROFS
+				return fault
 			}
 			return nil
 		}
@@ -317,12 +319,29 @@ func TestNamesAreSynced(t *testing.T) {
 	directory := "/etc/cni/net.d/podnet"
 	lab.Check(t, errors.Join(os.Mkdir(n.Settings.At(directory), 0o755), os.MkdirAll(n.Settings.At(stateDir), 0o700),
 		os.WriteFile(n.Settings.At(directory)+"/"+conflist.DropInName, nil, 0o600)))
-	n.named.Do(n.syncNames)
-	n.named.Do(n.syncNames)
-	if diff := cmp.Diff([]string{"/opt/cni/bin", "/var/lib/capture-cni", "/etc/cni/net.d", directory}, synced); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	all := []string{"/opt/cni/bin", "/var/lib/capture-cni", "/etc/cni/net.d", directory}
+	expect := func(want []string, warnings int) {
+		t.Helper()
+		synced = nil
+		n.syncNames()
+		if diff := cmp.Diff(want, synced); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if got := strings.Count(log.String(), "syncing directories failed"); got != warnings {
+			t.Errorf("%d warnings, want %d:\n%s", got, warnings, log)
+		}
 	}
-	if warnings := strings.Count(log.String(), "syncing a directory failed"); warnings != len(synced) {
-		t.Errorf("%d warnings:\n%s", warnings, log)
+	expect(all, 1)
+	expect(all, 1) // the same fault again
+	fault = nil
+	expect(all, 1)
+	expect(nil, 1)
+	fault = syscall.EIO
+	_, err := n.PlaceEntry(t.Context())
+	if !errors.Is(err, host.ErrUnsynced) {
+		t.Fatalf("got %v", err)
 	}
+	fault = nil
+	expect(all, 1)
+	expect(nil, 1)
 }

@@ -35,10 +35,10 @@ type Node struct {
 	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
-	named  sync.Once // syncNames has run
-	mu     sync.Mutex
-	found  Runtime         // the runtime that answered last
-	loader conflist.Loader // the settings of that runtime
+	unsynced error // why the names of the agent's files may not be on the disk
+	mu       sync.Mutex
+	found    Runtime         // the runtime that answered last
+	loader   conflist.Loader // the settings of that runtime
 }
 
 // New returns a Node. api may be nil for a Node that is only verified or cleaned. runtime is nil with
@@ -51,6 +51,7 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 		log:      log,
 		Mode:     settings.Mode,
 		Placed:   settings.Mode,
+		unsynced: host.ErrUnsynced,
 	}
 }
 
@@ -58,13 +59,13 @@ func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Log
 // It writes the entry, which makes the runtime call the plugin, after everything that the plugin needs.
 // With renew, it requests a new token even if the current one is not old.
 func (n *Node) Install(ctx context.Context, renew bool) Report {
-	n.named.Do(n.syncNames)
+	n.syncNames()
 	var report Report
 	for _, directory := range n.Settings.BinDirs {
-		report.Add(PartBinary, n.explained(directory, n.installPrograms(ctx, directory)))
+		report.Add(PartBinary, n.written(directory, n.installPrograms(ctx, directory)))
 	}
 	current, err := n.ensureCredentials(ctx, renew)
-	report.Add(PartCredentials, n.explained(n.Settings.StateDir, err))
+	report.Add(PartCredentials, n.written(n.Settings.StateDir, err))
 	if current.Kubeconfig != "" {
 		n.Credentials = current
 	}
@@ -79,25 +80,39 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 	return report
 }
 
-// syncNames syncs the directories that the agent writes. An earlier agent, which was killed, may have
-// renamed a file without syncing its name. After a power cut, the file would be missing, although this
-// agent found it. A directory that can't be synced is no fault of the node, because all files are there.
+// syncNames syncs the directories that the agent writes, if it must. An earlier agent, which was killed,
+// may have renamed a file without syncing its name, and an earlier sync may have failed. After a power
+// cut, the file would be missing, although this agent found it. A directory that can't be synced is no
+// fault of the node, because all files are there.
 func (n *Node) syncNames() {
-	directories := slices.Concat(n.Settings.BinDirs, []string{n.Settings.StateDir, n.Settings.NetDir})
-	dropIns, _ := filepath.Glob(n.Settings.At(n.Settings.NetDir) + "/*/" + conflist.DropInName)
-	for _, path := range dropIns {
-		directories = append(directories, n.Settings.NetDir+"/"+filepath.Base(filepath.Dir(path)))
+	if n.unsynced == nil {
+		return
 	}
+	directories := slices.Concat(n.Settings.BinDirs, []string{n.Settings.StateDir, n.Settings.NetDir})
+	failed := n.within(n.Settings.NetDir, func(net *host.Dir) error {
+		below, err := net.Directories() // some have a drop-in, or had one
+		for _, name := range below {
+			directories = append(directories, n.Settings.NetDir+"/"+name)
+		}
+		return err
+	})
 	for _, path := range directories {
-		if err := n.within(path, (*host.Dir).Sync); err != nil && !host.IsAbsent(err) {
-			n.log.Warn("syncing a directory failed: a power cut can undo what an earlier agent wrote", "directory", path, "error", err)
+		if err := n.within(path, (*host.Dir).Sync); !host.IsAbsent(err) {
+			failed = errors.Join(failed, err)
 		}
 	}
+	if failed != nil && failed.Error() != n.unsynced.Error() {
+		n.log.Warn("syncing directories failed", "error", failed)
+	}
+	n.unsynced = failed
 }
 
-// explained adds to the error of a write in a directory that the node's security module denied the
-// write, if it did.
-func (n *Node) explained(directory string, err error) error {
+// written takes the result of writing in a directory. It adds to an error that the node's security
+// module denied the write, if it did.
+func (n *Node) written(directory string, err error) error {
+	if errors.Is(err, host.ErrUnsynced) {
+		n.unsynced = err
+	}
 	return host.ExplainDenial(host.OwnLabel(), n.Settings.At(directory), err)
 }
 
@@ -171,7 +186,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		}
 		return err
 	})
-	return changed, n.explained(n.Settings.NetDir, err)
+	return changed, n.written(n.Settings.NetDir, err)
 }
 
 // withLists opens the runtime's directory of conflists, and calls do with it.
