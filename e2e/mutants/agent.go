@@ -232,7 +232,7 @@ var agentMutants = []mutant{
 	{
 		name: "denial-does-not-name-the-security-module",
 		file: "install/node/node.go",
-		from: "return changed, n.explained(n.Settings.NetDir, err)",
+		from: "return changed, n.written(n.Settings.NetDir, err)",
 		to:   "return changed, err",
 		by:   by(root, "e2e/agent", "TestDeniedWrite"),
 	},
