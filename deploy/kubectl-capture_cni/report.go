@@ -24,7 +24,7 @@ func reportCommand(o *options) *cobra.Command {
 		Short: "Pack an archive of the cluster for a support case",
 		Long: `Pack an archive of the cluster for a support case: the state of the fleet, and what
 the agents of some nodes report of themselves. Those are the nodes that need
-attention, ten at most, and one that does not.
+attention, nine at most, and one that does not.
 
 It executes "capture-cni-node report" in the agents' pods, which changes nothing. The
 archive contains known fields only: names of nodes and pods, states, and the

@@ -111,7 +111,7 @@ func (t *table) writeBelow(out io.Writer) {
 }
 
 // write writes a result as JSON or YAML if the user chose one of these formats, and otherwise by the
-// function text. It returns outcome, or an error if the result can't be written.
+// function text. It returns outcome or, if it can't write JSON or YAML, an error.
 func write[T any](o *options, out io.Writer, result T, outcome error, text func(io.Writer, T)) error {
 	if o.output == "json" || o.output == "yaml" {
 		document, err := json.MarshalIndent(result, "", "  ")

@@ -17,7 +17,8 @@ const DropInName = "capture-cni.conf"
 // dropIn also triggers that watch.
 type dropIn struct{}
 
-// in calls do with the directory of each primary list's drop-ins.
+// in opens the directory of the drop-ins of each primary list that permits them, and calls the function do
+// with it. With create, it creates missing directories.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	return eachPrimary(net, report.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)

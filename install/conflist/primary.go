@@ -29,8 +29,8 @@ type primary struct {
 // OwnedName is the name of the list of mode owned. It sorts before the files of all known installers.
 const OwnedName = "00-capture-cni.conflist"
 
-// FindPrimary returns the first list of Primaries. It returns an error if there is none, or if the
-// list's version does not permit our entry.
+// FindPrimary returns the first list of Primaries. It returns an error if there is none, if the
+// list's version does not permit our entry, or if the list has no interface plugin.
 func FindPrimary(net Net) (primary, error) {
 	found, err := Primaries(net)
 	if err != nil {

@@ -118,8 +118,8 @@ func (t *tracer) translation() netip.AddrPort {
 	return netip.AddrPortFrom(to.Addr(), cmp.Or(to.Port(), t.at.To.Port()))
 }
 
-// evaluate applies a chain to the packet, and reports whether no later rule of the table sees the
-// packet.
+// evaluate applies a chain to the packet, and reports whether a verdict has ended the packet's way
+// through the table, so that the calling chain does not continue.
 func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 	for i, rule := range chain.Rules {
 		conditions, holds := t.at.meets(rule.Match)
