@@ -197,7 +197,7 @@ func (a *agent) writeCondition(absent bool) ([]task, error) {
 	}
 	begins, holds := a.accepts, a.keeper.Ready
 	if absent {
-		begins = func(context.Context) error { return errors.New("--state is absent, so the agent removes the plugin") }
+		begins = func(context.Context) error { return errors.New("with --state=absent, the agent removes the plugin") }
 		holds = begins
 	}
 	return []task{untilEnd(kube.NewConditionWriter(api, a.Credentials.Node, begins, holds, a.log).Run)}, nil

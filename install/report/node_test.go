@@ -224,7 +224,7 @@ func TestForged(t *testing.T) {
 			Pods: &Pods{States: words[Code](maxCounts), Exempt: words[capture.ExemptionCause](maxCounts), Named: named(maxPods), Omitted: maxCount, Known: slices.Repeat([]string{"beef0001"}, maxKnown)},
 		}, ""},
 		{"a zero", NodeState{Pods: &Pods{States: map[Code]int{"captured": 0}}}, ""},
-		{"a negative count", NodeState{Pods: &Pods{States: map[Code]int{"uncaptured": -1}}}, `-1 pods are "uncaptured"`},
+		{"a negative count", NodeState{Pods: &Pods{States: map[Code]int{"uncaptured": -1}}}, `-1 pods counted as "uncaptured"`},
 		{"an absurd count", NodeState{Pods: &Pods{States: map[Code]int{"captured": maxCount + 1}}}, "10001 pods"},
 		{"a negative cause", NodeState{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": -1}}}, "-1 pods"},
 		{"an absurd cause", NodeState{Pods: &Pods{Exempt: map[capture.ExemptionCause]int{"no_proxy": maxCount + 1}}}, "10001 pods"},

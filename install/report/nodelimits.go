@@ -99,7 +99,7 @@ func (p Pods) check() error {
 func checkCounts[K ~string](counts map[K]int) error {
 	for word, count := range counts {
 		if !isWord(string(word)) || count < 0 || count > maxCount {
-			return fmt.Errorf("%d pods are %.40q: expected a word in lower case, and 0 to %d", count, word, maxCount)
+			return fmt.Errorf("%d pods counted as %.40q: expected a word in lower case, and a number from 0 to %d", count, word, maxCount)
 		}
 	}
 	return nil

@@ -87,8 +87,8 @@ func (l *Listener) Serve(ctx context.Context) {
 	}, l.log)
 }
 
-// replay reads the spool. It also checks the directories of records, and the version of the installed
-// plugin, because another agent or an upgrade may have replaced them.
+// replay reads the spool. Before that, it makes the directories of records again, and shows the version
+// of the installed plugin in a metric, because an upgrade may have replaced the plugin.
 func (l *Listener) replay() {
 	l.metrics.showBuild(l.settings.Plugin)
 	if err := makeDirectories(l.settings.Socket); err != nil { // another program may have deleted the directories

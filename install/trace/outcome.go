@@ -129,8 +129,8 @@ func exemptionBy(m capture.Match) Outcome {
 	return Outcome{"exempt", "other"}
 }
 
-// fencedPart returns the reason under which to count packets that a chain sends to the end of the
-// fence.
+// fencedPart returns the reason under which to count packets that a chain sends to a chain in which the
+// fence refuses them.
 func fencedPart(chain capture.Chain) string {
 	switch {
 	case chain.Hook == capture.Forward:

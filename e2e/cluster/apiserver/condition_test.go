@@ -68,7 +68,7 @@ func TestCondition(t *testing.T) {
 	expect(corev1.ConditionTrue, "are captured")
 	stop()
 	stop = start("--state", "absent")
-	expect(corev1.ConditionFalse, "--state is absent")
+	expect(corev1.ConditionFalse, "with --state=absent")
 	stop()
 	if kept := s.kubectl(t, "get", "node", "node-1", "-o", `jsonpath={.status.nodeInfo.kernelVersion} {.status.conditions[?(@.type=="Other")].reason}`); kept != "6.1.0 Kept" {
 		t.Errorf("others' fields are now %q", kept)
