@@ -236,7 +236,7 @@ func TestForgedState(t *testing.T) {
 	if err != nil || f.States["uncaptured"] != 1 || f.Good() {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if node := f.Nodes[1]; node.Name != "liar" || node.State != Faulty || !strings.Contains(node.Findings.Summary(), `-1 pods are "uncaptured"`) || node.Findings.Next() == "" {
+	if node := f.Nodes[1]; node.Name != "liar" || node.State != Faulty || !strings.Contains(node.Findings.Summary(), `-1 pods counted as "uncaptured"`) || node.Findings.Next() == "" {
 		t.Errorf("%+v", node)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
@@ -144,6 +146,62 @@ func TestGroup(t *testing.T) {
 		lab.Check(t, errors.Join(os.Mkdir(path, 0o700), os.Chown(path, 65534, os.Getegid()), os.Chmod(path, mode)))
 		if got := modeAllows(path, 3); got != want {
 			t.Errorf("mode %v allows: %t", mode, got)
+		}
+	}
+}
+
+// TestDisk has a Disk refuse each operation in turn. It sees the operation and the path, and its error is
+// one of the operating system's.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	var refused string
+	var seen []string
+	disk := func(operation, path string) error {
+		name := strings.TrimPrefix(path, directory)
+		if IsTemp(filepath.Base(name)) {
+			name = "/TEMP"
+		}
+		seen = append(seen, operation+" "+name)
+		if operation == refused {
+			return syscall.EIO
+		}
+		return nil
+	}
+	work := func() error {
+		d, err := MakeDir(directory, disk)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		sub, err := d.Sub("sub", true)
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		_, readErr := d.Read("conf")
+		_, listErr := d.Names()
+		return errors.Join(d.Replace("conf", bytes.NewReader(newContent), 0o600, nil), readErr, listErr, sub.Sync(), d.Rename("conf", "other"), d.RemoveDir("sub"))
+	}
+	lab.Check(t, os.WriteFile(directory+"/conf", oldContent, 0o600))
+	lab.Check(t, work())
+	want := []string{
+		"opendir ", "mkdir /sub", "open /conf", "list ", "create /TEMP", "write /TEMP", "open /conf", "sync /TEMP", "rename /conf", "syncdir ", "syncdir /sub",
+		"link /other", "syncdir ", "remove /conf", "syncdir ", "remove /sub", "syncdir ",
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, operation := range []string{"opendir", "mkdir", "open", "list", "create", "write", "sync", "rename", "syncdir", "link", "remove"} {
+		lab.Check(t, errors.Join(os.RemoveAll(directory), os.Mkdir(directory, 0o700), os.WriteFile(directory+"/conf", oldContent, 0o600)))
+		refused = operation
+		err := work()
+		path, ok := errors.AsType[*os.PathError](err)
+		if !ok || path.Op != operation || !strings.HasPrefix(path.Path, directory) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: got %v", operation, err)
+		}
+		if errors.Is(err, ErrUnsynced) != (operation == "syncdir") {
+			t.Errorf("%s: %v: a power cut can undo the change: %v", operation, err, errors.Is(err, ErrUnsynced))
 		}
 	}
 }

@@ -53,9 +53,12 @@ func TestRead(t *testing.T) {
 			content: "kind: List\nitems: [1, {kind: ConfigMap}, {kind: Pod, apiVersion: example.com/v1}, {kind: List, items: [" + template + "]}, {kind: Pod, apiVersion: v1, metadata: {generateName: web-}}]", others: 3,
 			pods: "Pod without a name, Pod web-",
 		},
-		"a list of pods": {content: "kind: PodList\nitems: [" + template + "]", pods: "Pod without a name"},
-		"no pods":        {content: "kind: Deployment\nspec: {template: {}}\n---\nkind: Odd\nspec: [1]\n---\nkind: Odd\nspec: {containers: [a], template: a}\n", others: 3, pods: "-"},
-		"nothing":        {content: "# nothing\n", pods: "-"},
+		"a list of pods":        {content: "kind: PodList\nitems: [" + template + "]", pods: "Pod without a name"},
+		"a list without a kind": {content: "items: [" + template + "]", pods: "Pod without a name"},
+		"items of another kind": {content: "kind: Odd\nitems: [" + template + "]", pods: "-", others: 1},
+		"as much as is read":    {content: "# " + strings.Repeat("x", maxSize-2), pods: "-"},
+		"no pods":               {content: "kind: Deployment\nspec: {template: {}}\n---\nkind: Odd\nspec: [1]\n---\nkind: Odd\nspec: {containers: [a], template: a}\n", others: 3, pods: "-"},
+		"nothing":               {content: "# nothing\n", pods: "-"},
 		"two values of JSON": {
 			content: `{"metadata": {"name": "a"}, "spec": {"containers": []}}` + "\n" + `{"spec": {"containers": []}}`, pods: "Pod a, Pod without a name",
 		},
@@ -70,6 +73,12 @@ func TestRead(t *testing.T) {
 		"no separator":              {content: pod + spec + "...\n" + pod + spec, refused: "expected a line --- before each further object"},
 		"no separator after braces": {content: "{kind: Pod}\n{kind: Pod}", refused: "expected a line --- before"},
 		"a number":                  {content: strings.Replace(pod, "name: web", "name: web, annotations: {a/b: 80}", 1), refused: "Pod shop/web: a/b is 80: expected a string, so put it in quotes"},
+		"a number in the first pod": {
+			content: strings.Replace(pod, "name: web", "name: web, annotations: {a/b: 80}", 1) + "---\n" + pod + spec, refused: "a/b is 80: expected a string",
+		},
+		"a number in a list": {
+			content: "kind: List\nitems: [{kind: Pod, metadata: {labels: {a/b: 80}}}, {kind: Pod}]\n", refused: "a/b is 80: expected a string",
+		},
 		"two values that are no strings": {
 			content: "kind: Pod\nmetadata: {labels: {a/b: true, c/d: {}}}\n", refused: "a/b is true: expected a string, so put it in quotes\nc/d is {}: ",
 		},

@@ -3,9 +3,12 @@
 package trace_test
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -51,4 +54,19 @@ func TestMeters(t *testing.T) {
 			t.Errorf("%+v is not in the list", of)
 		}
 	}
+}
+
+// TestGoldenMeters compares the outcome of each rule that counts packets, in all golden cases, with a file.
+func TestGoldenMeters(t *testing.T) {
+	t.Parallel()
+	lines := map[string]bool{}
+	cases, _ := filepath.Glob("../../plugin/capture/testdata/*/pod.yaml")
+	for _, path := range cases {
+		rs := lab.ReadCase(t, filepath.Dir(path)).Rules(t)
+		for _, m := range trace.Meters(rs) {
+			i := slices.IndexFunc(rs.Chains, func(c capture.Chain) bool { return c.NFTName() == m.Chain })
+			lines[fmt.Sprintf("%s: %s: %s %s %s\n", m.Chain, rs.Chains[i].Rules[m.Rule].Why, map[bool]string{false: "plus", true: "minus"}[m.Negative], m.Of.Decision, m.Of.Reason)] = true
+		}
+	}
+	lab.ExpectGolden(t, *update, filepath.Join("testdata", "meters.txt"), strings.Join(slices.Sorted(maps.Keys(lines)), ""))
 }

@@ -145,3 +145,30 @@ func TestValueFrom(t *testing.T) {
 		t.Errorf("got %+v, %v", decision, err)
 	}
 }
+
+// TestNetRaw wants a container to be told apart that can send past netfilter.
+func TestNetRaw(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	drops := func(names ...corev1.Capability) *corev1.Capabilities { return &corev1.Capabilities{Drop: names} }
+	for name, tt := range map[string]struct {
+		context *corev1.SecurityContext
+		raw     bool
+	}{
+		"no context":         {nil, true},
+		"nothing dropped":    {&corev1.SecurityContext{}, true},
+		"another dropped":    {&corev1.SecurityContext{Capabilities: drops("CHOWN")}, true},
+		"all dropped":        {&corev1.SecurityContext{Capabilities: drops("ALL")}, false},
+		"dropped by name":    {&corev1.SecurityContext{Privileged: &no, Capabilities: drops("cap_net_raw")}, false},
+		"privileged":         {&corev1.SecurityContext{Privileged: &yes, Capabilities: drops("ALL")}, true},
+		"added again":        {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}}}, true},
+		"an admin":           {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"net_admin"}}}, true},
+		"another capability": {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN"}}}, false},
+	} {
+		pod := meshedPod()
+		pod.Spec.Containers[0].SecurityContext = tt.context
+		if got := !podfields.Of(pod).Containers[0].NoNetRaw; got != tt.raw {
+			t.Errorf("%s: it can: %v", name, got)
+		}
+	}
+}
