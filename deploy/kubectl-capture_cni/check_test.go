@@ -114,6 +114,9 @@ func TestCheckJUnit(t *testing.T) {
 	if suite.Cases[0].Failure != nil || suite.Cases[0].Skipped != nil || suite.Cases[1].Skipped == nil || suite.Cases[2].Failure.Code != "add-annotations" {
 		t.Errorf("%+v", suite.Cases)
 	}
+	if one := suite.Cases[0]; suite.Name != "capture-cni check" || !strings.HasPrefix(suite.Notes, "assumed: ") || one.Class != "Deployment shop/web" || one.Name == "" {
+		t.Errorf("%+v", suite)
+	}
 }
 
 // TestCheckFails expects exit status 2 for unreadable files and flags.

@@ -96,13 +96,16 @@ func TestBeside(t *testing.T) {
 			t.Fatalf("%s: -want +got:\n%s", name, diff)
 		}
 		found := others[0].Finding()
+		if want := map[bool]report.Severity{true: report.Problem, false: report.Note}[test.fault]; found.Severity != want {
+			t.Errorf("%s: the finding is a %s, want a %s", test.what, found.Severity, want)
+		}
 		what, do := found.Reason, found.Next
 		if (found.Severity == report.Problem) != test.fault || found.Code.Advice() == "" || what != ptp+", which the runtime loads, has the entry of "+test.what || do != test.do || test.fault && err.Error() != what+": "+do {
 			t.Errorf("%s: %s; %s; %v", name, what, do, err)
 		}
 		for _, mode := range []report.Mode{report.Insert, report.Owned} {
 			twice := test.want.Plugin == "istio-cni" && test.want.Decision != Refused && (mode == report.Insert || test.want.ambient)
-			if warnings := CapturesTwice(others, mode); (len(warnings) > 0) != twice {
+			if warnings := CapturesTwice(others, mode); (len(warnings) > 0) != twice || twice && warnings[0].Severity != report.Warning {
 				t.Errorf("%s, with an entry of mode %s: %q", name, mode, warnings)
 			}
 		}

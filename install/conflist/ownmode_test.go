@@ -3,8 +3,10 @@
 package conflist
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +43,35 @@ func TestOwnedFollows(t *testing.T) {
 		}
 		if err := p.Place(net, newEntry); !IsWaiting(err) || machine.Files(t, net.Dir)[OwnedName] != embedded {
 			t.Errorf("%s: placing says %v, and left\n%s", name, err, machine.Files(t, net.Dir)[OwnedName])
+		}
+	}
+}
+
+// TestRenamedList removes the agent's own list under the name that Cilium has given it, once no mode needs it.
+func TestRenamedList(t *testing.T) {
+	t.Parallel()
+	const renamed, alike = OwnedName + ".cilium_bak", OwnedName + ".other"
+	net := newNet(t, map[string]string{"10-ptp.conflist": machine.PtpList, alike: machine.PtpList})
+	if err := In(report.Owned).Place(net, OldEntry); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(net.Path(), OwnedName), filepath.Join(net.Path(), renamed)); err != nil {
+		t.Fatal(err)
+	}
+	machine.Write(t, net.Dir, "20-copy.conflist", machine.Files(t, net.Dir)[renamed])
+	for _, step := range []struct {
+		kept report.Mode
+		left []string
+	}{
+		{report.Insert, []string{alike, renamed, "10-ptp.conflist", "20-copy.conflist"}},
+		{"", []string{alike, "10-ptp.conflist", "20-copy.conflist"}},
+	} {
+		if err := RemoveExcept(net, step.kept); err != nil {
+			t.Fatal(err)
+		}
+		left := slices.Sorted(maps.Keys(machine.Files(t, net.Dir)))
+		if slices.Sort(step.left); !slices.Equal(left, step.left) {
+			t.Errorf("mode %q: left %q, want %q", step.kept, left, step.left)
 		}
 	}
 }

@@ -64,6 +64,31 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// TestSummaryVersions names the version of a pod's rules, unless the pod has written an impossible one.
+func TestSummaryVersions(t *testing.T) {
+	t.Parallel()
+	g := newSummarizing(t)
+	for version, want := range map[string]int{"1": 1, "9999": 9999, "10000": 0, "0": 0, "-1": 0, "x": 0, strings.Repeat("9", 30): 0} {
+		g.watched["broken"].baseline.Stamp = capture.StampPrefix + version + " 0123"
+		pods := g.summarize(time.Now())
+		i := slices.IndexFunc(pods.Named, func(p report.NamedPod) bool { return p.Name == "broken" })
+		if got := pods.Named[i].Rules; got != want {
+			t.Errorf("version %s is shown as %d, want %d", version, got, want)
+		}
+	}
+}
+
+// TestUpdateValues accepts the values of guard.update.
+func TestUpdateValues(t *testing.T) {
+	t.Parallel()
+	for text, works := range map[string]bool{"never": true, "rules": true, "annotations": true, "": false, "Rules": false, "always": false} {
+		var u Update
+		if err := u.Set(text); (err == nil) != works || u.isOn() != (text == "rules" || text == "annotations") {
+			t.Errorf("%q: %v, on is %v", text, err, u.isOn())
+		}
+	}
+}
+
 // TestSummaryIsPaced writes on a change, at most every two seconds, and every half a
 // minute without one.
 func TestSummaryIsPaced(t *testing.T) {
