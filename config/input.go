@@ -74,7 +74,7 @@ func matchesNamespace(excluded []string, namespace string) bool {
 }
 
 // Meshes returns the configured meshes, or the default meshes if the key is absent. If the list is
-// invalid, Meshes returns all meshes, so that the ADD of every meshed pod fails with NetConf's error.
+// invalid, Meshes returns all meshes, so that the ADDs of meshed pods fail with NetConf's error.
 func (in Input) Meshes() []MeshName {
 	raw, ok := in.fields["meshes"]
 	if !ok {

@@ -35,7 +35,7 @@ func (c NetConf) ExcludesNamespace(namespace string) bool {
 type StatusMode string
 
 const (
-	// StatusLenient never reports an error, because a failing STATUS makes the whole node NotReady,
+	// StatusLenient reports no fault of the node, because a failing STATUS makes the whole node NotReady,
 	// even for pods outside the mesh.
 	StatusLenient StatusMode = "lenient"
 	// StatusStrict reports an error while meshed pods can't start.

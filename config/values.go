@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Each function below parses the JSON value of a key. Its error contains only the expected form,
-// because the caller adds the key and the value.
+// The functions below parse the JSON values of keys. Their errors do not name the key, because the
+// caller adds the key and the value.
 
 // into returns a function, for the field set of a Key, that parses a JSON value and stores the result.
 func into[T any](field *T, read func(json.RawMessage) (T, error)) func(json.RawMessage) error {
@@ -60,8 +60,8 @@ func each[T any](read func(json.RawMessage) (T, error)) func(json.RawMessage) ([
 	}
 }
 
-// valid returns a function that decodes a JSON value of type T. The function returns an error if ok
-// returns false for the value.
+// valid returns a function that decodes a JSON value of type T. The function returns an error for null,
+// for another type, and for a value for which ok returns false.
 func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error) {
 	return func(raw json.RawMessage) (T, error) {
 		value, err := typed[T](raw, want)
@@ -73,7 +73,7 @@ func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error)
 }
 
 func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
-	return func(raw json.RawMessage) (T, error) { // format the text only for a key that is set, because each ADD builds the table of keys
+	return func(raw json.RawMessage) (T, error) { // format the text only for a key that is set, because NetConf always builds the table of keys
 		return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })(raw)
 	}
 }

@@ -65,7 +65,7 @@ const (
 	// Untrusted means that users other than root can write the credentials, or that the kubeconfig is
 	// invalid or in a directory that is not allowed.
 	Untrusted FaultKind = "untrusted"
-	// NoCredentials means that this node has no credentials.
+	// NoCredentials means that this node has no credentials, or no program capture-cni-lookup.
 	NoCredentials FaultKind = "noCredentials"
 )
 
@@ -108,8 +108,8 @@ func ReadMessage(r io.Reader, limit int) ([]byte, error) {
 	return document, err
 }
 
-// otherVersion is the error if a program does not know the request's version of a Pod's fields. Its
-// value is the version that the program knows.
+// otherVersion is the error if an answer has another version of a Pod's fields than the request, or has
+// an earlier version that omits the pod's fence. Its value is the answer's version.
 type otherVersion int
 
 func (v otherVersion) Error() string {
@@ -131,7 +131,7 @@ func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer,
 }
 
 // ParseAnswer decodes the answer to a request. It returns the answer's fault as an error, and an error
-// if the answer has another version or another pod.
+// if the answer is not valid JSON, has another version, another pod or no pod, or omits the pod's fence.
 func ParseAnswer(document []byte, request Request) (Answer, error) {
 	var answer Answer
 	if err := json.Unmarshal(document, &answer); err != nil {

@@ -69,7 +69,8 @@ func (l Lookup) execute(ctx context.Context, request Request) (Answer, error) {
 // that runtimes still call the plugin.
 const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
 
-// checkProgram returns a Fault if this node has no credentials or no program.
+// checkProgram returns a Fault if this node has no credentials or no program, and another error if it
+// can't examine their files.
 func (l Lookup) checkProgram() error {
 	for _, path := range []string{filepath.Join(l.Directory, config.KubeconfigName), l.Program} {
 		_, err := os.Stat(path)

@@ -18,7 +18,7 @@ import (
 
 // check compares the pod's network namespace with its desired state. When CRI-O restarts, it runs CHECK
 // for every pod, and tears down pods whose CHECK fails. So CHECK passes for a pod with our rules if the
-// lookup fails, or if the plugin would now refuse the pod.
+// lookup fails, the annotations are not valid, or the plugin would now refuse the pod.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -41,8 +41,8 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 	return nil
 }
 
-// tolerate returns nil for a pod with our rules if the error is not about these rules, and otherwise
-// the error. Examples are that the API server does not answer, that annotations were edited after ADD,
+// tolerate returns nil for a pod with our rules if the lookup failed, or if the plugin would now refuse
+// the pod or its annotations. Otherwise, it returns the error. Examples of tolerated errors are that the API server does not answer, that annotations were edited after ADD,
 // or that a newer configuration refuses the pod's runtime class.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
@@ -62,7 +62,7 @@ func (r request) tolerate(ctx context.Context, err error) error {
 
 // differences compares the rules with those that ADD would apply now, in the backend of the existing
 // rules. Rules with another Stamp have no differences, because another version of the plugin wrote
-// them, or the annotations were edited after ADD.
+// them, or the annotations or the configuration were edited after ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()
 	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)

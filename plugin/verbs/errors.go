@@ -29,8 +29,7 @@ type failure struct {
 	reason capture.Reason
 }
 
-// classify returns the CNI code and the reason of an error. It is the only function that assigns codes
-// and reasons to errors of other packages.
+// classify returns the CNI code and the reason of an error.
 func classify(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f

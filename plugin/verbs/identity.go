@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// parseIdentity reads the pod's name from CNI_ARGS ("KEY=value;KEY=value"). It returns the zero PodRef
-// if CNI_ARGS names no Kubernetes pod.
+// parseIdentity reads the pod's namespace, name and UID from CNI_ARGS ("KEY=value;KEY=value"). The
+// PodRef has no name if CNI_ARGS names no Kubernetes pod.
 func parseIdentity(args string) (capture.PodRef, error) {
 	var pod capture.PodRef
 	wanted := map[string]*string{

@@ -23,7 +23,7 @@ func newRecorder(sandbox string) *recorder {
 	return &recorder{record.Record{Time: now.UTC(), Sandbox: sandbox, Trace: record.TraceOf(os.Getenv("TRACEPARENT"))}, now}
 }
 
-// lap adds the time since the previous call of lap to the duration of a stage.
+// lap adds the time since the previous call of lap, or since newRecorder, to the duration of a stage.
 func (r *recorder) lap(stage record.Stage) {
 	now := time.Now()
 	r.AddDuration(stage, now.Sub(r.lapBegan))
