@@ -73,7 +73,7 @@ func valid[T any](want string, ok func(T) bool) func(json.RawMessage) (T, error)
 }
 
 func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
-	return func(raw json.RawMessage) (T, error) { // format the text only for a key that is set, because NetConf always builds the table of keys
+	return func(raw json.RawMessage) (T, error) { // format the text only for a key that is set
 		return valid(fmt.Sprintf("one of %q", allowed), func(value T) bool { return slices.Contains(allowed, value) })(raw)
 	}
 }

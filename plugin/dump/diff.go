@@ -16,7 +16,8 @@ import (
 )
 
 // Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets.
-// It omits handles, positions and counters. Comments only label the rules in a Diff.
+// It omits handles, positions and counters. Comments, except the prefix of a Stamp, only
+// label the rules in a Diff.
 type Dump struct {
 	Objects []Object
 }

@@ -47,7 +47,7 @@ type Answer struct {
 	HasController bool         `json:"hasController,omitempty"` // a controller would replace the pod
 	Pod           *capture.Pod `json:"pod,omitempty"`
 	Digest        string       `json:"digest,omitempty"`    // of all fields above; only the agent sets it
-	Unchanged     bool         `json:"unchanged,omitempty"` // the pod still has the request's digest, so no other field is set
+	Unchanged     bool         `json:"unchanged,omitempty"` // the pod still has the request's digest, so only Version is set, too
 	Injected      []string     `json:"injected,omitempty"`  // UIDs of the node's pods that are injected and not exempt by their fields
 	Fault         *Fault       `json:"fault,omitempty"`
 }

@@ -88,7 +88,8 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 }
 
 // hasNetRaw reports whether a container can send packets past netfilter. A container can unless it
-// drops NET_RAW, which some runtimes grant by default, and adds neither NET_RAW nor NET_ADMIN. Unlike
+// is not privileged, drops NET_RAW, which some runtimes grant by default, and adds neither NET_RAW nor
+// NET_ADMIN. Unlike
 // hasNetAdmin, hasNetRaw accepts all spellings of an added capability that runtimes accept.
 func hasNetRaw(sc *corev1.SecurityContext) bool {
 	named := func(names ...string) func(corev1.Capability) bool {

@@ -19,8 +19,8 @@ type NoIPv6 = iptables.NoIPv6
 
 // Apply prepares lo and the routes, and then commits the Ruleset. If the commit fails, it undoes the
 // preparation. If the namespace already has the same rules, Apply only restores lo and the routes.
-// Errors: NoIPv6; a capture.Refusal if the namespace has other rules of ours or another plugin's
-// capture rules.
+// Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
+// plugin's capture rules, or routes that TPROXY can't share.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err

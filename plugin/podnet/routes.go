@@ -59,7 +59,8 @@ func localRoutesOf(rs capture.Ruleset) []localRoutes {
 	return families
 }
 
-// prepareRoutes adds the missing rules and routes, and removes our policy rules with another priority.
+// prepareRoutes adds the missing rules and routes, and removes our policy rules with another priority or
+// mark.
 // undo is never nil, and undoes only what was done. Errors: a capture.Refusal if another program has
 // routes in the table.
 func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {

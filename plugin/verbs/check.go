@@ -42,8 +42,9 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 }
 
 // tolerate returns nil for a pod with our rules if the lookup failed, or if the plugin would now refuse
-// the pod or its annotations. Otherwise, it returns the error. Examples of tolerated errors are that the API server does not answer, that annotations were edited after ADD,
-// or that a newer configuration refuses the pod's runtime class.
+// the pod or its annotations. Otherwise, it returns the error. Examples of tolerated errors are that the
+// API server does not answer, that annotations were edited after ADD, or that a newer configuration
+// refuses the pod's runtime class.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err

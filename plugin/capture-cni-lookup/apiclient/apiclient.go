@@ -24,7 +24,8 @@ import (
 )
 
 // Answer reads the requested pod once. For a request without a pod's name, it only reads the
-// credentials. A fault in the answer names the cause and the operator's next step.
+// credentials. A fault in the answer names the cause and, if it is known, the operator's next
+// step.
 func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if request.Version != capture.PodVersion {
@@ -98,7 +99,8 @@ func (m uidMismatch) Error() string {
 }
 
 // faultOf returns the fault of a read with the credentials on the node. Unlike FaultOf, it also
-// recognizes missing, untrusted and invalid credentials, and adds the operator's next step.
+// recognizes missing, untrusted and invalid credentials, and adds the operator's next step if
+// the cause is known.
 func faultOf(err error) *lookup.Fault {
 	fault := FaultOf(err)
 	fault.Message = withHint(err).Error()

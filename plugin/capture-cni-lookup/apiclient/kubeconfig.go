@@ -25,7 +25,7 @@ type endpoint struct {
 	server          *url.URL
 	tls             *tls.Config
 	token           string
-	credentialsFile string // the file of the token, for messages
+	credentialsFile string // the file of the token, or else the kubeconfig, for messages
 }
 
 // loadKubeconfig reads a directory's kubeconfig, and the files in that directory that the kubeconfig
