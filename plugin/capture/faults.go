@@ -33,8 +33,8 @@ func (faults BadInput) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Refusal is the error for a meshed pod that must not start, because the pod or one of its containers
-// would run uncaptured.
+// Refusal is the error for a meshed pod that must not start, for example because the pod or one of its
+// containers would run uncaptured.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }

@@ -33,8 +33,8 @@ func fenceAnnotations() []Annotation {
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
 // Fence refuses a pod's packets. It permits captured packets, the proxy's packets, packets on loopback,
-// TCP packets that an exclusion exempts, packets that an Opening permits, and the ICMP packets that
-// every network needs.
+// TCP packets that an exclusion exempts, packets that an Opening permits, answers to these packets,
+// and the ICMP packets that every network needs.
 type Fence struct {
 	Openings []Opening
 }

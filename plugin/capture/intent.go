@@ -30,7 +30,8 @@ type Intent struct {
 
 	ProxyUID, ProxyGID uint32 // a gid of 0 means none
 
-	// LoopbackCIDR is an IPv4 range on loopback that is never captured, even if CaptureLoopback is set.
+	// LoopbackCIDR is an IPv4 range on loopback that is not captured, except for DNS queries, even if
+	// CaptureLoopback is set.
 	LoopbackCIDR netip.Prefix
 
 	InboundPorts         Selection[uint16]

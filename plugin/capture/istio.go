@@ -129,8 +129,8 @@ func isBool(text string, want bool) bool {
 	return err == nil && value == want
 }
 
-// proxyPorts are ports at which Istio's proxy itself listens. Inbound connections to them are never
-// captured.
+// proxyPorts are ports at which Istio's proxy itself listens. Inbound connections to them are captured
+// only if the pod lists them among its included ports.
 var proxyPorts = [...]uint16{15020, 15021, 15090}
 
 const defaultExcludedOutboundPort = 15020

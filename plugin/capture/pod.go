@@ -56,7 +56,8 @@ type Container struct {
 	Env       map[string]string `json:"env,omitzero"`
 }
 
-// ID is a container's uid or gid. Its Number is 0 if no security context sets the id.
+// ID is a container's uid or gid. Its Number is 0 if no security context sets the id, or if one sets
+// root's.
 type ID struct {
 	Number  int64 `json:"number"`
 	FromPod bool  `json:"fromPod,omitempty"` // from the security context of the pod, not of the container
