@@ -23,7 +23,7 @@ type podReader interface {
 }
 
 // answers answers requests from the cache or, if the cache lacks the pod, from the API server. A
-// request for another node's pod must contain the pod's UID, and no answer with an error contains a
+// request for another node's pod must contain the pod's UID, and no answer with an error contains that
 // UID. So a process that reaches the socket can't read another node's pod by its name.
 type answers struct {
 	cache   *podCache

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// compressFrom is the size in bytes from which a cached document is compressed.
+// compressFrom is the size in bytes above which a cached document is compressed.
 const compressFrom = 4 << 10
 
 // entry is the encoded answer about one pod.

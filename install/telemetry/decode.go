@@ -73,7 +73,7 @@ func fault(r record.Record) error {
 		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), record.MaxMessage)
 	case len(r.Warnings) > record.MaxWarnings || len(r.Notes) > record.MaxWarnings:
 		return fmt.Errorf("%d warnings and %d notes: expected at most %d of each", len(r.Warnings), len(r.Notes), record.MaxWarnings)
-	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // for other years, time.UnixNano is undefined
+	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // for other years, time.UnixNano is negative or undefined
 		return fmt.Errorf("time %s: expected a year from 1970 to 2261", r.Time.Format(time.DateOnly))
 	}
 	for _, warning := range slices.Concat(r.Warnings, r.Notes) {

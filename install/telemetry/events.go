@@ -24,7 +24,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Events posts Events about pods, in the pods' namespaces.
+// Events posts Events about pods, in the pods' namespaces, and summaries of dropped Events about the
+// node.
 type Events struct {
 	api     *kube.Client
 	node    string

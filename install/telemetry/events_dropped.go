@@ -75,8 +75,8 @@ func (d *droppedEvents) summary(now time.Time) string {
 	return message
 }
 
-// postSummary logs and posts a summary if one is due. If posting fails, only the log contains the
-// summary.
+// postSummary logs and posts a summary if one is due. If posting fails, or the node's name is
+// unknown, only the log contains the summary.
 func (e *Events) postSummary(ctx context.Context, now time.Time) {
 	message := e.dropped.summary(now)
 	if message == "" {

@@ -22,9 +22,9 @@ const (
 	maxBytes = 4 << 20
 )
 
-// KeepRecord replaces the pod's earlier record by r. A record from the spool replaces only older
-// records. Any other record also replaces one with a later time, because the clock may have been set
-// back. Errors: fs.ErrNotExist.
+// KeepRecord replaces the pod's earlier record by r, unless r has no UID. A record from the spool
+// replaces only older records. Any other record also replaces one with a later time, because the clock
+// may have been set back. Errors: fs.ErrNotExist.
 func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	uid := r.Pod.UID
 	if uid == "" {

@@ -21,7 +21,7 @@ type Path struct {
 	Verdict capture.Verdict `json:"verdict"`
 	Port    uint16          `json:"port,omitempty"`
 
-	// Decisive is the step that captured, dropped or exempted the packet. It is nil if the packet
+	// Decisive is the step that captured, dropped, reset or exempted the packet. It is nil if the packet
 	// passes because no rule captures it.
 	Decisive *Step `json:"decisive,omitempty"`
 
