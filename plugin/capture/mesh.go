@@ -41,9 +41,9 @@ type mesh struct {
 	// the pod's processes send.
 	inbound, outbound func(*Intent) flow
 
-	// callsOwnPod says that packets which the proxy sends to its own pod count as inbound, and that the
-	// proxy forwards connections to the application from the address ProxySourceIPv4 or
-	// ProxySourceIPv6.
+	// callsOwnPod, which has an effect only with TPROXY, says that packets which the proxy sends to its
+	// own pod count as inbound, and that the proxy forwards connections to the application from the
+	// address ProxySourceIPv4 or ProxySourceIPv6.
 	callsOwnPod bool
 }
 

@@ -29,7 +29,8 @@ type Backend struct{ programs map[capture.Family]programs }
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
 // Find returns the backend with the programs of the variant that the operator chose. root is the host's
-// file system, or "" for this process's own. Errors: a capture.Refusal if the host lacks the programs.
+// file system, or "" for this process's own. Errors: a capture.Refusal if the host lacks the programs,
+// or has different variants for IPv4 and IPv6.
 func Find(ctx context.Context, root string, asked config.Backend) (Backend, error) {
 	b := Backend{map[capture.Family]programs{}}
 	for _, family := range families {

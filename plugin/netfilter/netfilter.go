@@ -30,7 +30,7 @@ type Backend interface {
 }
 
 // Find returns the backend that the operator chose. Errors: a capture.Refusal if the host lacks its
-// programs.
+// programs, or has different variants for IPv4 and IPv6.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return FindBelow(ctx, "", backend)
 }

@@ -111,7 +111,7 @@ func Remove(ctx context.Context, queue func(context.Context, *Batch) error) erro
 }
 
 // ErrUnanswered means that the kernel has processed a transaction, but its answer was lost, because the
-// kernel had no memory for it, or because the context ended.
+// kernel had no memory for it, the context ended, or no answer arrived in time.
 var ErrUnanswered = errors.New("the kernel's answer is lost")
 
 // Exchange sends the transaction over a connection and reads the answers.
