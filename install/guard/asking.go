@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// askTimeout limits a request about a pod whose desired state is known. A request about any other
-	// pod may take as long as the pod's examination.
+	// askTimeout limits a request about a pod whose desired state is known, and the request for the
+	// injected pods. A request about any other pod may take as long as the pod's examination.
 	askTimeout = time.Second
 
 	// askPause is a time without requests, so that an agent that hangs does not delay the repairs of a
 	// whole node. After an unanswered request about a pod whose desired state is known, the guard
-	// examines such pods without a request. After any other request that took askTimeout, the guard
-	// does not examine the pods whose desired state is unknown.
+	// examines such pods without a request. After a request about another pod that took askTimeout, the
+	// guard does not examine the pods whose desired state is unknown.
 	askPause = 5 * time.Second
 )
 

@@ -27,7 +27,7 @@ import (
 type Policy string
 
 const (
-	InPlace    Policy = "inPlace" // applies the rules, and keeps connections that are open
+	InPlace    Policy = "inPlace" // applies the rules, and keeps open connections, except those of a fenced pod
 	ReportOnly Policy = "report"  // only reports the pod; Update is a separate setting
 	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )

@@ -57,8 +57,8 @@ func Connections(sockets []Socket) []Connection {
 	return connections
 }
 
-// isServer reports whether the socket is the server's end of a connection, because a listening socket
-// has the same address and port or the same port on all addresses.
+// isServer reports whether the socket is the server's end of a connection, because it has received a
+// SYN, or because a listening socket has the same address and port or the same port on all addresses.
 func (s Socket) isServer(listeners map[netip.AddrPort]bool) bool {
 	switch s.State {
 	case SynReceived:

@@ -32,8 +32,7 @@ type Question struct {
 }
 
 // Observe reads the namespace and changes nothing. It reads the generation first, so that the next call
-// notices changes that happen meanwhile. If the generation equals q.Seen, it omits everything that only
-// a commit to nf_tables can change.
+// notices changes that happen meanwhile. If the generation equals q.Seen, it reads only the counters.
 func Observe(ctx context.Context, n *podnet.Namespace, q Question) (o Observation, err error) {
 	err = n.Do(func() error {
 		if o.Generation, err = generation(ctx); err != nil {

@@ -22,8 +22,8 @@ import (
 // A rule that accepts a packet before our chain does not keep the packet from it, because the hook's
 // next chain still gets the packet. A rule that changes a packet, its connection or its route can. So
 // obstruction reports every statement that is not known to be harmless. It does not follow jumps: if
-// one of a table's base chains precedes ours, all rules of the table count, except those of its other
-// base chains. Errors: TooLarge, ErrChanging.
+// one of a table's base chains precedes ours, all rules of the table count, except those of its base
+// chains that do not precede ours. Errors: TooLarge, ErrChanging.
 func obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
