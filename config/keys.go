@@ -135,7 +135,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", set: into(&m.LoopbackCIDR, loopback),
-			Meaning: "the IPv4 loopback range that is never captured",
+			Meaning: "IPv4 loopback range, never captured except for DNS",
 		},
 	}
 }
