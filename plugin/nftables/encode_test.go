@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/dump"
@@ -131,4 +134,37 @@ func FuzzElements(f *testing.F) {
 			t.Errorf("%d elements of %d bytes", len(items), len(data))
 		}
 	})
+}
+
+// TestTranslations expects an address, and a port if there is one, in the registers that the translation reads.
+func TestTranslations(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[string][]expr.Any{
+		"127.0.0.1:15053": {
+			&expr.Immediate{Register: 2, Data: []byte{0x3a, 0xcd}}, &expr.Immediate{Register: 1, Data: []byte{127, 0, 0, 1}},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
+		},
+		"[2001:db8::1]:0": {
+			&expr.Immediate{Register: 1, Data: netip.MustParseAddr("2001:db8::1").AsSlice()}, &expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV6, RegAddrMin: 1},
+		},
+	} {
+		got := encodeRule(capture.NAT, capture.Rule{Do: capture.Action{Verdict: capture.Translate, To: netip.MustParseAddrPort(to)}}, nil)
+		if diff := cmp.Diff(want, slices.DeleteFunc(got, func(e expr.Any) bool { _, counts := e.(*expr.Counter); return counts })); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", to, diff)
+		}
+	}
+}
+
+// TestIDRange expects the bounds of a range in network byte order, in which the kernel compares them.
+func TestIDRange(t *testing.T) {
+	t.Parallel()
+	got := encodeRule(capture.NAT, capture.Rule{Match: capture.Match{UIDRange: capture.IDRange{First: 0x01020304, Last: 0x05060708}}}, nil)
+	want := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeySKUID, Register: 1},
+		&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4},
+		&expr.Cmp{Op: expr.CmpOpGte, Register: 1, Data: []byte{1, 2, 3, 4}}, &expr.Cmp{Op: expr.CmpOpLte, Register: 1, Data: []byte{5, 6, 7, 8}},
+	}
+	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
