@@ -34,8 +34,12 @@ type process struct {
 	lock      io.Closer
 	refusals  *kube.Refusals
 	taints    *kube.TaintRemover
+	lease     *kube.LeaseWriter
+	hasLease  bool // this process has written it
+	log       *slog.Logger
 	next      time.Time
 	nextTaint time.Time
+	nextBeat  time.Time         // of the Lease
 	watched   map[string]string // the directories at the last look
 	synced    bool
 	began     time.Time
@@ -52,7 +56,7 @@ func (w *world) startAgent() {
 		return a
 	}}))
 	registry := prometheus.NewRegistry()
-	a := &process{refusals: kube.NewRefusals(metrics.NewFactory(registry)), wishes: w.operator, watched: map[string]string{}, began: time.Now()}
+	a := &process{refusals: kube.NewRefusals(metrics.NewFactory(registry)), wishes: w.operator, watched: map[string]string{}, began: time.Now(), log: log}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	w.agent, w.mayChoose = a, w.mayChoose || a.mode != report.Auto // whose entry stays
 	settings := keeping.DefaultSettings("/")
@@ -80,6 +84,7 @@ func (w *world) startAgent() {
 	a.Keeper = keeping.NewKeeper(keeping.New(settings, api, runtime, log), pods, registry, log)
 	accepts := func(ctx context.Context) error { return a.Accepts(ctx, own) }
 	a.taints = kube.NewTaintRemover(api, "node-1", "capture-cni.io/not-ready", accepts, a.SetTainted, log)
+	w.publishes(a, api, kube.LeaseSettings{Namespace: own.Namespace, Node: "node-1", Holder: own.Name})
 	a.next = time.Now()
 	w.generation++
 	w.disturb()

@@ -107,7 +107,9 @@ func (w *world) operation(operation, path string) error {
 	case "syncdir":
 		kept := d.unsynced[:0]
 		for _, change := range d.unsynced {
-			if filepath.Dir(change.path) != path {
+			directory := filepath.Dir(change.path)
+			_, gone := os.Lstat(directory) // its removal is synced with its parent
+			if directory != path && (gone == nil || filepath.Dir(directory) != path) {
 				kept = append(kept, change)
 			}
 		}

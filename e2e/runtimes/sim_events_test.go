@@ -71,7 +71,8 @@ var events = slices.Concat([]event{
 	{"the API server is silent", 1, nil, func(w *world, _ int) { w.setAPI("silent") }},
 	{"the API server sends half answers", 1, nil, func(w *world, _ int) { w.setAPI("half") }},
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
-	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.api.DeleteNode("node-1"); w.isRegistered = false; w.disturb() }},
+	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.deleteNode() }},
+	{"the Lease is edited", 1, nil, func(w *world, _ int) { w.editLease() }},
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
 	{"the runtime is down", 4, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
@@ -153,9 +154,17 @@ func init() {
 
 func (w *world) setAPI(state string) {
 	if state != w.apiState {
-		w.apiState, w.apiSince = state, time.Now()
+		w.apiState, w.apiSince, w.leaseRequests = state, time.Now(), 0
 		w.disturb()
 	}
+}
+
+// deleteNode deletes the Node and its Lease, which the Node owns.
+func (w *world) deleteNode() {
+	w.api.DeleteNode("node-1")
+	w.api.DeleteLease("mesh", "node-1")
+	w.isRegistered, w.leaseGone = false, time.Now()
+	w.disturb()
 }
 
 func (w *world) fault(directory string, fault syscall.Errno) {

@@ -152,6 +152,9 @@ var writer = regexp.MustCompile(`keeps removing the entry.* writer=(\S+)`)
 func (w *world) examine() {
 	w.calledUs = false
 	w.examineFiles("at rest")
+	if w.agent != nil {
+		w.examineLease()
+	}
 	if w.failure != nil || w.agent == nil || w.agent.lock == nil {
 		return
 	}

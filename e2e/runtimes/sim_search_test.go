@@ -181,7 +181,8 @@ func (w *world) heal() {
 	maps.DeleteFunc(w.disk.standing, w.mustStop)
 	clear(w.loops)
 	w.disk.writes, w.disk.reads, w.disk.killAt, w.rivalAt = failing{}, failing{}, 0, -100
-	w.apiState, w.runtime.late = "ok", 0
+	w.setAPI("ok")
+	w.runtime.late = 0
 	w.restart()
 	if w.operator.version == "broken" {
 		w.operate(func(o *wishes) { o.version = "v1" })
@@ -349,6 +350,6 @@ func mustReach() (all []string) {
 	for _, result := range []outcome{captured, uncaptured, failed} {
 		all = append(all, "a meshed pod: "+string(result), "another pod: "+string(result))
 	}
-	return append(all, "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
+	return append(all, "the Lease is written", "the Lease of an agent", "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
 		"a list is written while the agent writes", "runtime: down", "runtime: silent")
 }

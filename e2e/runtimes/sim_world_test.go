@@ -20,15 +20,17 @@ import (
 type world struct {
 	root, netDir, binDir, stateDir, runDir, image string
 
-	disk     disk
-	api      *kubeapi.Server
-	refused  time.Time // the last request that the API server did not answer as it should
-	apiState string    // "ok", a status code, "half", "slow", "silent" or "away"
-	runtime  container
-	agent    *process
-	operator wishes
-	others   map[string]string // the lists of other programs, as they wrote them
-	loops    map[string]int    // how often more a program repeats its change, once a second
+	disk          disk
+	api           *kubeapi.Server
+	leaseGone     time.Time // when the Lease was deleted
+	leaseRequests int       // since the API server is in its state
+	refused       time.Time // the last request that the API server did not answer as it should
+	apiState      string    // "ok", a status code, "half", "slow", "silent" or "away"
+	runtime       container
+	agent         *process
+	operator      wishes
+	others        map[string]string // the lists of other programs, as they wrote them
+	loops         map[string]int    // how often more a program repeats its change, once a second
 
 	nextLoop time.Time
 	looked   time.Time // the last moment at which a change of another writer had to be answered
@@ -125,10 +127,16 @@ func (w *world) settle() {
 	began := time.Now()
 	for range 30 {
 		w.notice()
-		if w.agent == nil || w.failure != nil || time.Now().Before(w.agent.next) || time.Since(began) > time.Minute {
+		switch a := w.agent; {
+		case a == nil || w.failure != nil || time.Since(began) > time.Minute:
+			return
+		case !time.Now().Before(a.nextBeat):
+			w.beat()
+		case !time.Now().Before(a.next):
+			w.step()
+		default:
 			return
 		}
-		w.step()
 	}
 	w.fail("the agent does not come to rest")
 }
@@ -137,8 +145,8 @@ func (w *world) settle() {
 func (w *world) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && w.failure == nil; {
 		next := end
-		if w.agent != nil && w.agent.next.Before(next) {
-			next = w.agent.next
+		if w.agent != nil {
+			next = minTime(next, minTime(w.agent.next, w.agent.nextBeat))
 		}
 		if len(w.loops) > 0 && w.nextLoop.Before(next) {
 			next = w.nextLoop

@@ -78,7 +78,7 @@ func TestLease(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
 	begin := time.Now()
-	p.publish(t.Context(), begin)
+	p.Publish(t.Context(), begin)
 	lease, state := p.lease(t)
 	if state.Version != "v1" || *lease.Spec.HolderIdentity != "agent" || *lease.Spec.LeaseDurationSeconds != 660 || lease.Spec.RenewTime.Unix() != begin.Unix() {
 		t.Errorf("%+v, %+v", state, lease.Spec)
@@ -90,8 +90,8 @@ func TestLease(t *testing.T) {
 	lease.Labels["theirs"] = "kept"
 	p.server.PutLease(lease)
 	p.state.Version, p.uid = "v2", ""
-	p.publish(t.Context(), begin.Add(interval)) // a conflict
-	p.publish(t.Context(), begin.Add(2*interval))
+	p.Publish(t.Context(), begin.Add(interval)) // a conflict
+	p.Publish(t.Context(), begin.Add(2*interval))
 	lease, state = p.lease(t)
 	if state.Version != "v2" || lease.Labels["theirs"] != "kept" || len(lease.OwnerReferences) > 0 {
 		t.Errorf("after a change: %+v, %+v", state, lease.ObjectMeta)
@@ -120,7 +120,7 @@ func TestPace(t *testing.T) {
 	} {
 		p.state.Version = step.version
 		before := p.server.Requests()
-		p.publish(t.Context(), begin.Add(step.at))
+		p.Publish(t.Context(), begin.Add(step.at))
 		writes := p.server.Requests() - before
 		if step.at == 0 {
 			writes-- // it asks for the Lease first
@@ -144,19 +144,19 @@ func TestFindingsExpire(t *testing.T) {
 		lasts   int32
 	}{{0, true, 180}, {59 * time.Second, false, 180}, {time.Second, true, 180}, {time.Minute, true, 180}} {
 		now = now.Add(step.after)
-		p.publish(t.Context(), now)
+		p.Publish(t.Context(), now)
 		lease, _ := p.lease(t)
 		if renewed := lease.Spec.RenewTime.Unix() == now.Unix(); renewed != step.renewed || *lease.Spec.LeaseDurationSeconds != step.lasts {
 			t.Errorf("after %s: renewed %v, for %d s", step.after, renewed, *lease.Spec.LeaseDurationSeconds)
 		}
 	}
 	p.state.Findings = report.Findings{{Severity: report.Warning, Reason: "a full disk"}}
-	p.publish(t.Context(), now.Add(interval))
+	p.Publish(t.Context(), now.Add(interval))
 	if lease, _ := p.lease(t); *lease.Spec.LeaseDurationSeconds != 180 {
 		t.Errorf("with a warning: %+v", lease.Spec)
 	}
 	p.state.Findings = nil
-	p.publish(t.Context(), now.Add(2*interval))
+	p.Publish(t.Context(), now.Add(2*interval))
 	if lease, state := p.lease(t); !state.Good() || *lease.Spec.LeaseDurationSeconds != 660 {
 		t.Errorf("without findings: %+v", lease.Spec)
 	}
@@ -170,7 +170,7 @@ func TestFailingWrites(t *testing.T) {
 	p.api = api
 	now := time.Now()
 	for range 360 { // an hour
-		p.publish(t.Context(), now)
+		p.Publish(t.Context(), now)
 		now = now.Add(interval)
 	}
 	if api.requests < 12 || api.requests > 20 {
@@ -189,14 +189,14 @@ func TestWritesRecover(t *testing.T) {
 	for round := range 2 {
 		p.api = &refusing{}
 		for range 360 {
-			p.publish(t.Context(), now)
+			p.Publish(t.Context(), now)
 			now = now.Add(interval)
 		}
 		p.api = served
 		now = now.Add(maxPause)
 		for i := range 3 {
 			p.state.Version = fmt.Sprintf("v%d.%d", round, i)
-			p.publish(t.Context(), now)
+			p.Publish(t.Context(), now)
 			if _, state := p.lease(t); state.Version != p.state.Version {
 				t.Errorf("the Lease has version %s, want %s", state.Version, p.state.Version)
 			}
@@ -239,7 +239,7 @@ func TestEditedLease(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
 	now := time.Now()
-	p.publish(t.Context(), now)
+	p.Publish(t.Context(), now)
 	first, _ := p.lease(t)
 	api := &conflicting{}
 	p.api, p.stored = api, api.edit(first)
@@ -248,7 +248,7 @@ func TestEditedLease(t *testing.T) {
 		api.edit(api.lease)
 		for range 2 {
 			now = now.Add(interval)
-			p.publish(t.Context(), now)
+			p.Publish(t.Context(), now)
 		}
 		if state, err := report.DecodeNode(api.lease.Annotations[report.NodeAnnotation]); err != nil || state.Version != version {
 			t.Errorf("the Lease has version %s, want %s: %v", state.Version, version, err)
@@ -277,8 +277,8 @@ func TestDeletedLease(t *testing.T) {
 	p := newPublished(t)
 	begin := time.Now()
 	p.stored = p.LeaseWriter.lease(nil, "", begin) // which the API server does not have
-	p.publish(t.Context(), begin)
-	p.publish(t.Context(), begin.Add(interval))
+	p.Publish(t.Context(), begin)
+	p.Publish(t.Context(), begin.Add(interval))
 	p.lease(t)
 }
 
@@ -290,7 +290,7 @@ func TestForeignLease(t *testing.T) {
 	p.server.PutLease(&coordination.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: "node-1"}, Spec: coordination.LeaseSpec{HolderIdentity: &holder},
 	})
-	p.publish(t.Context(), time.Now())
+	p.Publish(t.Context(), time.Now())
 	if lease := p.server.Lease("mesh", "node-1"); *lease.Spec.HolderIdentity != holder || len(lease.Annotations) > 0 {
 		t.Errorf("it was changed: %+v", lease)
 	}

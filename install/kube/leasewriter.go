@@ -74,12 +74,13 @@ func (w *LeaseWriter) Run(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		w.publish(ctx, time.Now())
+		w.Publish(ctx, time.Now())
 		wait = interval
 	}
 }
 
-func (w *LeaseWriter) publish(ctx context.Context, now time.Time) {
+// Publish writes the state if that is due.
+func (w *LeaseWriter) Publish(ctx context.Context, now time.Time) {
 	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // a later time means that the clock was set back
 		return
 	}

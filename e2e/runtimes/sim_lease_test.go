@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/capture-cni/capture-cni/install/kube"
+	keeping "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/report"
+)
+
+// leasePause is the longest pause between two attempts to write the Lease, with a request.
+const leasePause = 5*time.Minute + 30*time.Second
+
+// publishes gives an agent the writer of its Lease.
+func (w *world) publishes(a *process, api *kube.Client, settings kube.LeaseSettings) {
+	settings.NodeUID = func() string { return "uid-of-node-1" }
+	var found keeping.Report
+	var at time.Time
+	var of int
+	settings.State = func(ctx context.Context) report.NodeState {
+		if of != w.generation || time.Since(at) >= 30*time.Second { // for speed
+			found, of, at = a.CurrentReport(ctx), w.generation, time.Now()
+		}
+		return report.NodeState{Version: a.version, Mode: found.Mode, Desired: a.state, Findings: found.Findings}
+	}
+	a.lease, a.nextBeat, w.leaseRequests = kube.NewLeaseWriter(settings, api, a.log), time.Now().Add(2*time.Second), 0
+}
+
+// beat lets the agent write its Lease, if that is due, and wants no write of what the Lease says already.
+func (w *world) beat() {
+	a, before := w.agent, w.api.Lease("mesh", "node-1")
+	a.lease.Publish(a.ctx, time.Now())
+	a.nextBeat = time.Now().Add(10 * time.Second)
+	after := w.api.Lease("mesh", "node-1")
+	if after == nil || before != nil && before.ResourceVersion == after.ResourceVersion {
+		return
+	}
+	w.reach("the Lease is written")
+	first := !a.hasLease
+	a.hasLease = true
+	if first || before == nil || time.Since(w.refused) < leasePause || before.Annotations[report.NodeAnnotation] != after.Annotations[report.NodeAnnotation] {
+		return
+	}
+	pause := time.Duration(*after.Spec.LeaseDurationSeconds)*time.Second/2 - 30*time.Second // the Lease lasts two pauses and a minute
+	if age := after.Spec.RenewTime.Sub(before.Spec.RenewTime.Time); age < pause {
+		w.fail("the Lease is written again after %s, and not after %s", age, pause)
+	}
+}
+
+// countLease counts the requests for the Lease, which become rare while the API server does not answer.
+func (w *world) countLease(request *http.Request) {
+	if !strings.HasPrefix(request.URL.Path, "/apis/coordination.k8s.io/") {
+		return
+	}
+	w.leaseRequests++
+	down := time.Since(latest(w.apiSince, w.agent.began))
+	if most := 2 * (7 + int(down/(5*time.Minute))); w.apiState != "ok" && w.apiState != "slow" && w.leaseRequests > most {
+		w.fail("requests: more than %d for the Lease while the API server is %s for %s", most, w.apiState, down)
+	}
+}
+
+// examineLease checks that the Lease of an agent has not expired.
+func (w *world) examineLease() {
+	if w.apiState != "ok" || time.Since(latest(w.refused, w.agent.began, w.leaseGone)) < leasePause {
+		return
+	}
+	lease := w.api.Lease("mesh", "node-1")
+	if lease == nil {
+		w.fail("the Lease: none after %s", time.Since(w.agent.began))
+		return
+	}
+	w.reach("the Lease of an agent")
+	if age := time.Since(lease.Spec.RenewTime.Time); age > time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second {
+		w.fail("the Lease: expired, as it was written %s ago", age)
+	}
+}
+
+// editLease is somebody's edit of a label, which takes a new resource version.
+func (w *world) editLease() {
+	if lease := w.api.Lease("mesh", "node-1"); lease != nil {
+		lease.Labels["edited"] = fmt.Sprint(w.generation)
+		w.api.PutLease(lease)
+	}
+}
+
+func latest(times ...time.Time) (last time.Time) {
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
