@@ -24,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	logrus.SetOutput(io.Discard)
 	klog.SetLogger(klog.Logger{})
+	_ = os.Setenv("CNI_NETNS", "/proc/self/ns/none") // of each DEL
 	os.Exit(m.Run())
 }
 
@@ -31,9 +32,17 @@ func TestMain(m *testing.M) {
 type loaded struct {
 	Network string   // the name of the first one that is not loopback, "" if it loads none
 	Types   []string // the plugins that it would call for a pod
+	entry   string   // ours
 }
 
 func (l loaded) calls() bool { return slices.Contains(l.Types, "capture-cni") }
+
+// keep keeps the text of our entry.
+func (l *loaded) keep(kind, text string) {
+	if kind == "capture-cni" {
+		l.entry = text
+	}
+}
 
 // oracles are the loaders of the runtimes, by the name that a runtime reports.
 var oracles = map[string]func(n node, bins []string) loaded{"containerd": loadContainerd, "cri-o": loadCRIO}
@@ -47,6 +56,7 @@ func loadContainerd(n node, bins []string) (l loaded) {
 		var types []string
 		for _, plugin := range network.Config.Plugins {
 			types = append(types, plugin.Network.Type)
+			l.keep(plugin.Network.Type, plugin.Source)
 		}
 		if l.Types = append(l.Types, types...); l.Network == "" && !slices.Equal(types, []string{"loopback"}) {
 			l.Network = network.Config.Name
@@ -68,7 +78,9 @@ func loadCRIO(n node, bins []string) (l loaded) {
 	}
 	plugins := network.Elem().FieldByName("config").Elem().FieldByName("Plugins")
 	for i := range plugins.Len() {
-		l.Types = append(l.Types, plugins.Index(i).Elem().FieldByName("Network").Elem().FieldByName("Type").String())
+		plugin := plugins.Index(i).Elem()
+		l.Types = append(l.Types, plugin.FieldByName("Network").Elem().FieldByName("Type").String())
+		l.keep(l.Types[i], string(plugin.FieldByName("Bytes").Bytes()))
 	}
 	if !slices.Equal(l.Types, []string{"loopback"}) {
 		l.Network = loader.GetDefaultNetworkName()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"slices"
 	"time"
 
@@ -22,8 +21,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	keeping "github.com/capture-cni/capture-cni/install/node"
+	"github.com/capture-cni/capture-cni/install/pods"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
 // process is one process of the agent.
@@ -36,6 +38,11 @@ type process struct {
 	taints    *kube.TaintRemover
 	lease     *kube.LeaseWriter
 	hasLease  bool // this process has written it
+	pods      *pods.Server
+	stopped   bool // it answers no more requests
+	events    *telemetry.Events
+	notices   map[subject]int  // in Events
+	unposted  map[subject]bool // Events
 	log       *slog.Logger
 	next      time.Time
 	nextTaint time.Time
@@ -74,16 +81,21 @@ func (w *world) startAgent() {
 	w.check(err)
 	api, err := kube.New(&rest.Config{Host: "http://api", BearerToken: "agent", QPS: -1, Transport: a.refusals.Observe(w)})
 	w.check(err)
-	pods := func() error {
-		if err := a.refusals.Fault(); err != nil || a.synced {
+	a.pods = pods.New(pods.Settings{Node: "node-1", Meshes: settings.Entry.Conf.Capture.Meshes}, api, registry, log)
+	a.events = telemetry.NewEvents(api, "node-1", a.pods.Watches, registry, log)
+	ready := func() error {
+		if err := a.refusals.Fault(); err != nil {
 			return err
 		}
-		return fmt.Errorf("the node's pods were not read yet")
+		request := lookup.Request{Version: capture.PodVersion}
+		_, err := lookup.ParseAnswer(a.pods.Answer(a.ctx, request), request)
+		return err
 	}
 	runtime := cri.Over(connection{w}, w.root+".sock")
-	a.Keeper = keeping.NewKeeper(keeping.New(settings, api, runtime, log), pods, registry, log)
+	a.Keeper = keeping.NewKeeper(keeping.New(settings, api, runtime, log), ready, registry, log)
 	accepts := func(ctx context.Context) error { return a.Accepts(ctx, own) }
 	a.taints = kube.NewTaintRemover(api, "node-1", "capture-cni.io/not-ready", accepts, a.SetTainted, log)
+	a.notices, a.unposted = map[subject]int{}, map[subject]bool{}
 	w.publishes(a, api, kube.LeaseSettings{Namespace: own.Namespace, Node: "node-1", Holder: own.Name})
 	a.next = time.Now()
 	w.generation++
@@ -113,11 +125,15 @@ func (w *world) step() {
 			w.endStep()
 			return
 		}
+		for _, r := range w.spool {
+			w.receive("", r)
+		}
+		w.spool = nil
 	}
 	stays := a.state == "present" || !a.force && slices.ContainsFunc(w.runtime.pods, func(p *runtimeapi.PodSandbox) bool { return p.Annotations != nil })
 	w.calledUs = w.wouldLoad().calls() && stays
 	if a.state == "absent" {
-		a.next = time.Now().Add(a.StepAbsent(a.ctx, a.force, func() {}))
+		a.next = time.Now().Add(a.StepAbsent(a.ctx, a.force, func() { a.stopped = true }))
 	} else {
 		w.readPods()
 		a.next = a.Step(a.ctx)
@@ -147,6 +163,7 @@ func (w *world) untaint() {
 	if a := w.agent; !w.disk.killed && !time.Now().Before(a.nextTaint) {
 		before := w.isTainted()
 		a.nextTaint = time.Now().Add(a.taints.Step(a.ctx))
+		w.examineTaintEvents()
 		if before && !w.isTainted() {
 			w.reach("the taint is removed")
 			if !w.wouldLoad().calls() {
@@ -170,21 +187,7 @@ func (w *world) isTainted() bool { return w.isRegistered && len(w.api.Taints("no
 // register registers the Node, with the taint of a new one.
 func (w *world) register() {
 	w.api.PutNode("node-1", corev1.Taint{Key: "capture-cni.io/not-ready", Effect: corev1.TaintEffectNoSchedule})
-	w.isRegistered = true
-}
-
-// readPods is the agent's watch of pods, as far as its answer matters.
-func (w *world) readPods() {
-	request, err := http.NewRequestWithContext(w.agent.ctx, http.MethodGet, "http://api/api/v1/pods", http.NoBody)
-	w.check(err)
-	request.Header.Set("Authorization", "Bearer agent")
-	ctx, cancel := context.WithTimeout(w.agent.ctx, 5*time.Second)
-	defer cancel()
-	response, err := w.agent.refusals.Observe(w).RoundTrip(request.WithContext(ctx))
-	if err == nil && response.StatusCode == http.StatusOK {
-		_, err = io.Copy(io.Discard, response.Body)
-		w.agent.synced = w.agent.synced || err == nil
-	}
+	w.isRegistered, w.registered = true, time.Now()
 }
 
 // notice passes on the changes of directories, as inotify does.

@@ -40,8 +40,15 @@ var events = slices.Concat([]event{
 	{"cri-o", 0, nil, nil},
 	{"seconds pass:", 14, []int{1, 2, 4, 10, 30, 70, 150}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
 	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
-	{"a meshed pod starts", 8, nil, func(w *world, _ int) { w.startMeshed() }},
-	{"another pod starts", 4, nil, func(w *world, _ int) { w.startOther() }},
+	{"a meshed pod starts", 8, nil, func(w *world, _ int) { w.schedule(meshed) }},
+	{"another pod starts", 4, nil, func(w *world, _ int) { w.schedule(other) }},
+	{"refused pods start, number:", 3, []int{1, 40}, func(w *world, n int) {
+		for range n {
+			w.schedule(refused)
+		}
+	}},
+	{"the runtime passes no annotations", 2, nil, func(w *world, _ int) { w.runtime.omits = true }},
+	{"the runtime passes annotations", 4, nil, func(w *world, _ int) { w.runtime.omits = false }},
 	{"all pods end", 3, nil, func(w *world, _ int) { w.endPods() }},
 	{"the operator removes capture-cni", 2, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.force = "absent", false }) }},
 	{"the operator removes capture-cni by force", 2, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.force = "absent", true }) }},
@@ -72,7 +79,7 @@ var events = slices.Concat([]event{
 	{"the API server sends half answers", 1, nil, func(w *world, _ int) { w.setAPI("half") }},
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
 	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.deleteNode() }},
-	{"the Lease is edited", 1, nil, func(w *world, _ int) { w.editLease() }},
+	{"the Lease is edited", 3, nil, func(w *world, _ int) { w.editLease() }},
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
 	{"the runtime is down", 4, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
@@ -200,6 +207,9 @@ func (w *world) reboot() {
 	w.cutPower()
 	w.check(os.RemoveAll(w.runDir))
 	w.check(os.Mkdir(w.runDir, 0o755))
+	for _, p := range w.pods { // the kubelet starts them again
+		p.netns, p.tries = nil, 0
+	}
 	w.runtime.pods, w.runtime.seen, w.installed = nil, "", false
 	w.disturb()
 }
@@ -304,5 +314,3 @@ func (w *world) restart() {
 	}
 	w.disturb()
 }
-
-func (w *world) endPods() { w.runtime.pods = nil; w.disturb() }

@@ -258,30 +258,6 @@ func (w *world) hasToken() bool {
 	return false
 }
 
-// startMeshed starts a pod of the mesh. Without capture it must not run, except in a window.
-func (w *world) startMeshed() {
-	result, why := w.start(true)
-	w.reach("a meshed pod: " + string(result))
-	if w.agent == nil || w.agent.state != "present" || !w.isDue() {
-		return
-	}
-	if result != captured {
-		w.fail("a meshed pod on a node without a fault: %s %s", result, why)
-	}
-}
-
-// startOther starts a pod outside the mesh, which starts if the runtime has a network.
-func (w *world) startOther() {
-	result, why := w.start(false)
-	w.reach("another pod: " + string(result))
-	if result == failed && strings.HasPrefix(why, "our program") && !w.accident {
-		w.fail("a pod outside the mesh does not start: %s", why)
-	}
-	if result == failed && w.agent != nil && w.agent.state == "present" && w.isDue() {
-		w.fail("a pod outside the mesh does not start on a node without a fault: %s", why)
-	}
-}
-
 // examineLog checks that no line repeats without end.
 func (w *world) examineLog() {
 	most := 60 + 2*int(time.Since(w.born)/time.Minute) // repairs during a contention come with a back-off

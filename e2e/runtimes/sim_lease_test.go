@@ -36,6 +36,7 @@ func (w *world) publishes(a *process, api *kube.Client, settings kube.LeaseSetti
 func (w *world) beat() {
 	a, before := w.agent, w.api.Lease("mesh", "node-1")
 	a.lease.Publish(a.ctx, time.Now())
+	w.postEvents()
 	a.nextBeat = time.Now().Add(10 * time.Second)
 	after := w.api.Lease("mesh", "node-1")
 	if after == nil || before != nil && before.ResourceVersion == after.ResourceVersion {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +34,7 @@ type container struct {
 	isLoaded bool // what it has seen
 	pods     []*runtimeapi.PodSandbox
 	added    int
+	omits    bool // the annotations of pods, when it calls plugins
 }
 
 // memory has what a loader makes of a directory, for all histories.
@@ -161,65 +161,4 @@ func (w *world) execute(_ context.Context, path string, args []string, _ []byte,
 		return []byte(config.LookupProgram + " v1\n"), nil
 	}
 	return []byte(`{"cniVersion":"1.0.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`), nil
-}
-
-// outcome is what became of an ADD.
-type outcome string
-
-const (
-	captured   outcome = "captured"
-	uncaptured outcome = "uncaptured"
-	failed     outcome = "failed"
-)
-
-// start starts a pod, as the kubelet has the runtime do.
-func (w *world) start(meshed bool) (result outcome, why string) {
-	w.watch()
-	switch {
-	case w.runtime.state != "up":
-		return failed, "the runtime does not answer"
-	case w.runtime.has.Network == "":
-		return failed, "no network"
-	case !w.runtime.has.calls():
-		w.sandbox(meshed)
-		return uncaptured, ""
-	}
-	if _, err := w.execute(context.Background(), w.binDir+"/capture-cni", nil, nil, nil); err != nil {
-		return failed, "our program: " + err.Error()
-	}
-	if meshed && !w.agentAnswers() && !w.lookupAnswers() {
-		return failed, "the pod is unknown"
-	}
-	w.sandbox(meshed)
-	return captured, ""
-}
-
-// agentAnswers reports whether the agent knows its node's pods.
-func (w *world) agentAnswers() bool { return w.agent != nil && w.agent.synced }
-
-// lookupAnswers reports whether the plugin can read a pod by itself.
-func (w *world) lookupAnswers() bool {
-	if _, err := w.execute(context.Background(), w.binDir+"/"+config.LookupProgram, nil, nil, nil); err != nil || w.apiState != "ok" {
-		return false
-	}
-	for _, directory := range []string{w.stateDir, w.runDir} {
-		token, err := os.ReadFile(filepath.Join(directory, "token"))
-		_, noKubeconfig := os.Stat(filepath.Join(directory, config.KubeconfigName))
-		if err == nil && noKubeconfig == nil && w.api.Accepts(string(token)) {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *world) sandbox(meshed bool) {
-	w.runtime.added++
-	pod := &runtimeapi.PodSandbox{
-		Id:       fmt.Sprint(w.runtime.added),
-		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "shop", Name: fmt.Sprint("web-", w.runtime.added), Uid: fmt.Sprint(w.runtime.added)},
-	}
-	if meshed {
-		pod.Annotations = map[string]string{"sidecar.istio.io/status": "{}"}
-	}
-	w.runtime.pods = append(w.runtime.pods, pod)
 }

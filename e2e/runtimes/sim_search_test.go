@@ -172,6 +172,9 @@ func (w *world) play() {
 			break
 		}
 	}
+	if w.agent != nil {
+		w.postEvents()
+	}
 	w.watch()
 	w.examine()
 }
@@ -203,8 +206,13 @@ func (w *world) heal() {
 		w.pass(wait)
 		w.play()
 	}
-	w.startMeshed()
-	w.startOther()
+	w.schedule(meshed)
+	w.schedule(other)
+	for _, p := range w.pods {
+		if p.netns == nil && p.kind != refused && w.agent != nil && w.agent.state == "present" && w.isDue() {
+			w.fail("%s never starts", p.kind)
+		}
+	}
 	w.examineLog()
 	if w.agent != nil && w.unsynced() != "" {
 		w.pass(time.Minute) // until the agent reconciles the node again
@@ -347,9 +355,13 @@ func mustReach() (all []string) {
 	for _, part := range []string{"binary", "credentials", "pods", "entry", "runtime"} {
 		all = append(all, "not ready: "+part)
 	}
-	for _, result := range []outcome{captured, uncaptured, failed} {
-		all = append(all, "a meshed pod: "+string(result), "another pod: "+string(result))
+	for _, reason := range []string{"CaptureFailed"} {
+		all = append(all, "an Event: "+reason)
 	}
-	return append(all, "the Lease is written", "the Lease of an agent", "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
+	for _, result := range []outcome{uncaptured, failed} {
+		all = append(all, string(meshed)+": "+string(result), string(other)+": "+string(result), string(refused)+": "+string(result))
+	}
+	return append(all, "the Lease is written", "the Lease of an agent", "a meshed pod: captured", "the agent answers about a pod", "the API server answers about a pod",
+		"the taint stays for minutes", "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
 		"a list is written while the agent writes", "runtime: down", "runtime: silent")
 }

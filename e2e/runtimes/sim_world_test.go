@@ -13,6 +13,7 @@ import (
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // world is a node and what acts on it. One goroutine drives it, in the virtual time of a
@@ -24,8 +25,12 @@ type world struct {
 	api           *kubeapi.Server
 	leaseGone     time.Time // when the Lease was deleted
 	leaseRequests int       // since the API server is in its state
-	refused       time.Time // the last request that the API server did not answer as it should
-	apiState      string    // "ok", a status code, "half", "slow", "silent" or "away"
+	pods          []*pod
+	spool         []record.Record
+	posters       map[subject]int // agents that had a notice for an Event
+	registered    time.Time       // of the Node
+	refused       time.Time       // the last request that the API server did not answer as it should
+	apiState      string          // "ok", a status code, "half", "slow", "silent" or "away"
 	runtime       container
 	agent         *process
 	operator      wishes
@@ -90,7 +95,7 @@ func (w *world) fail(format string, args ...any) {
 func newWorld(root, runtime string) *world {
 	w := &world{
 		root: root, netDir: root + "/net.d", binDir: root + "/bin", stateDir: root + "/state", runDir: root + "/run", image: root + "/image",
-		api: kubeapi.New(), apiState: "ok", reached: map[string]int{}, others: map[string]string{}, loops: map[string]int{},
+		api: kubeapi.New(), apiState: "ok", reached: map[string]int{}, others: map[string]string{}, posters: map[subject]int{}, loops: map[string]int{},
 		rivalAt: -100, runtime: container{name: runtime, state: "up"}, operator: wishes{state: "gone", mode: report.Auto, version: "v1"},
 	}
 	w.disk.standing = map[string]syscall.Errno{}
@@ -164,6 +169,7 @@ func (w *world) pass(d time.Duration) {
 			w.examine()
 		}
 	}
+	w.retry()
 }
 
 // repeat lets other programs repeat their changes, once a second.

@@ -74,6 +74,14 @@ func (s *Server) Ready() error {
 	return s.cache.unready()
 }
 
+// Store returns the store of the node's pods, which Serve keeps up to date.
+func (s *Server) Store() kube.PodStore { return s.cache }
+
+// Answer answers one request.
+func (s *Server) Answer(ctx context.Context, request lookup.Request) []byte {
+	return s.answers.answer(ctx, request)
+}
+
 // Watches reports whether the watch has found a pod with this UID on the node.
 func (s *Server) Watches(pod capture.PodRef) bool {
 	if s == nil {
@@ -96,7 +104,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	if s.settings.Node != "" {
-		tasks.Go(func() { s.api.WatchNodePods(ctx, s.settings.Node, s.cache) })
+		tasks.Go(func() { s.api.WatchNodePods(ctx, s.settings.Node, s.Store()) })
 	}
 	accept := func(l *net.UnixListener) error { return s.accept(ctx, l, &tasks) }
 	host.Serve(ctx, []string{s.settings.Socket}, s.listen, accept, s.lost, s.log)
@@ -186,7 +194,7 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	return lookup.WriteMessage(conn, s.answers.answer(ctx, request))
+	return lookup.WriteMessage(conn, s.Answer(ctx, request))
 }
 
 // Values of the label source, which says where an answer comes from.

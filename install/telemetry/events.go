@@ -34,6 +34,7 @@ type Events struct {
 	limit   *rate.Limiter
 	queue   chan subject // subjects whose Events are due
 	dropped *droppedEvents
+	failing bool // the last post failed
 
 	mu     sync.Mutex
 	events map[subject]*counted
@@ -174,7 +175,6 @@ func (e *Events) forget(now time.Time) {
 func (e *Events) Serve(ctx context.Context) {
 	summary := time.NewTicker(summaryCheck)
 	defer summary.Stop()
-	var failing bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,16 +182,19 @@ func (e *Events) Serve(ctx context.Context) {
 		case now := <-summary.C:
 			e.postSummary(ctx, now)
 		case s := <-e.queue:
-			if e.limit.Wait(ctx) != nil { // ctx has ended
-				return
+			if e.limit.Wait(ctx) == nil {
+				_ = e.post(ctx, s) // which logs the error
 			}
-			err := e.post(ctx, s)
-			if err != nil && !failing { // log only the first of several failures in a row
-				e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
-			}
-			failing = err != nil
 		}
 	}
+}
+
+// Flush posts all queued Events, and a summary if one is due.
+func (e *Events) Flush(ctx context.Context) {
+	for len(e.queue) > 0 && e.limit.Wait(ctx) == nil {
+		_ = e.post(ctx, <-e.queue)
+	}
+	e.postSummary(ctx, time.Now())
 }
 
 // post creates or updates the Event of a subject, with all its notices so far.
@@ -206,6 +209,10 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 		if err != nil {
 			e.dropped.count(causeError, time.Now())
 		}
+		if err != nil && !e.failing { // log only the first of several failures in a row
+			e.log.Warn("posting Events failed", "pod", s.pod.String(), "error", err)
+		}
+		e.failing = err != nil
 	}()
 	if event.created {
 		err := e.api.RecountEvent(ctx, &event.Event)

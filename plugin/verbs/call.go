@@ -70,7 +70,7 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 	// On success, skel returns a nil pointer of type *types.Error, which would be a non-nil error. This
 	// if statement makes it a nil error.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    func(args *skel.CmdArgs) (err error) { output, err = add(args, stderr); return withCode(err) },
+		Add:    func(args *skel.CmdArgs) (err error) { output, err = own.Add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },
 		Status: func(args *skel.CmdArgs) error { return withCode(status(args)) },
 		GC:     func(*skel.CmdArgs) error { return nil }, // the kernel deletes rules with their namespace

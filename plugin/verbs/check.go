@@ -13,7 +13,6 @@ import (
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/lookup"
-	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // check compares the pod's network namespace with its desired state. When CRI-O restarts, it runs CHECK
@@ -22,7 +21,7 @@ import (
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	r, err := newRequest(args, stderr)
+	r, err := own.newRequest(args, stderr)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
 	}
-	netns, openErr := podnet.Open(ctx, r.netns)
+	netns, openErr := r.node.Open(ctx, r.netns)
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}

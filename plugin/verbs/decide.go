@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -25,8 +26,28 @@ import (
 // shows that the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
+// Node is what ADD and CHECK use outside of this process. Simulations replace it.
+type Node struct {
+	Look func(lookup.Lookup, context.Context, capture.PodRef) (lookup.Answer, error)
+	Open func(ctx context.Context, netns string) (Namespace, error)
+	Send func(socket string, r record.Record) (received bool)
+}
+
+// Namespace is a pod's network namespace, as podnet.Open returns it.
+type Namespace interface {
+	Addresses() ([]netip.Addr, error)
+	Apply(ctx context.Context, rules capture.Ruleset, backend config.Backend) error
+	Observe(ctx context.Context, routes bool) (podnet.Observation, error)
+	Close() error
+}
+
+func open(ctx context.Context, netns string) (Namespace, error) { return podnet.Open(ctx, netns) }
+
+var own = Node{lookup.Lookup.Pod, open, record.Send}
+
 // request is one ADD or CHECK.
 type request struct {
+	node     Node
 	input    config.Input
 	pod      capture.PodRef
 	netns    string
@@ -38,8 +59,8 @@ type request struct {
 
 // newRequest reads the request's input. If it returns an error, the request contains the parts that
 // could be read, for the record of the failure.
-func newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
-	r := request{netns: args.Netns, recorder: newRecorder(args.ContainerID)}
+func (n Node) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
+	r := request{node: n, netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
 	if r.input, err = config.Read(args.StdinData); err != nil {
 		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
@@ -102,7 +123,7 @@ func (r request) isFenced() bool {
 type plan struct {
 	capture.Decision // has no Exemption
 	backend          config.Backend
-	netns            *podnet.Namespace // the caller closes it
+	netns            Namespace // the caller closes it
 }
 
 // decide returns the plan for the pod, or nil if the pod is not captured.
@@ -129,7 +150,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	r.recorder.lap(record.Deciding)
 	pods := lookupFrom(conf)
 	pods.SingleAttempt, pods.Log = r.isCheck, r.log
-	found, err := pods.Pod(ctx, r.pod)
+	found, err := r.node.Look(pods, ctx, r.pod)
 	r.recorder.lap(record.LookingUp)
 	if err != nil {
 		return nil, err
@@ -148,12 +169,12 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		r.recordExemption(decision.Exemption)
 		return nil, nil
 	}
-	netns, err := podnet.Open(ctx, r.netns)
+	netns, err := r.node.Open(ctx, r.netns)
 	if err != nil {
 		return nil, err
 	}
-	if fault := netns.LockFault; fault != nil { // a fault of the node does not belong in the pod's record
-		r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
+	if real, ok := netns.(*podnet.Namespace); ok && real.LockFault != nil { // a fault of the node does not belong in the pod's record
+		r.log.Warn("continuing without a lock of the network namespace", "reason", real.LockFault)
 	}
 	if decision, err = r.complete(netns, decision); err != nil {
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
@@ -161,7 +182,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	return &plan{decision, conf.Backend, netns}, nil
 }
 
-func (r request) complete(netns *podnet.Namespace, decision capture.Decision) (capture.Decision, error) {
+func (r request) complete(netns Namespace, decision capture.Decision) (capture.Decision, error) {
 	addresses, err := netns.Addresses()
 	if err != nil {
 		return decision, err

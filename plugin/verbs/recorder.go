@@ -43,12 +43,12 @@ func (r *recorder) failed(err error) {
 // send sends the record to the agent. If no agent receives the record of a failed ADD, send writes it
 // to the spool, a directory. It ignores a socket outside the allowed directories, which a user of a
 // namespace can choose with Multus, and the agent's own test call.
-func (r *recorder) send(socket string, err error) {
+func (r *recorder) send(send func(string, record.Record) bool, socket string, err error) {
 	if err != nil {
 		r.failed(err)
 	}
 	if r.Sandbox == record.Canary || socket == "" ||
-		trust.CheckPath("agentSocket", socket) != nil || record.Send(socket, r.Record) || err == nil {
+		trust.CheckPath("agentSocket", socket) != nil || send(socket, r.Record) || err == nil {
 		return
 	}
 	spool := record.Spool(socket)

@@ -62,22 +62,22 @@ func TestSend(t *testing.T) {
 		}
 		return count
 	}
-	newRecorder("a").send(socket, errors.New("x"))
+	newRecorder("a").send(record.Send, socket, errors.New("x"))
 	if got := spooled(); got != 0 {
 		t.Errorf("%d spooled in a directory that is not allowed", got)
 	}
 	t.Setenv(config.DirectoryVariable, dir)
-	newRecorder("a").send("", errors.New("x")) // disabled
-	newRecorder("a").send(socket, nil)
+	newRecorder("a").send(record.Send, "", errors.New("x")) // disabled
+	newRecorder("a").send(record.Send, socket, nil)
 	if got := spooled(); got != 0 {
 		t.Errorf("%d spooled, want only failures", got)
 	}
-	newRecorder("a").send(socket, errors.New("x"))
+	newRecorder("a").send(record.Send, socket, errors.New("x"))
 	if got := spooled(); got != 1 {
 		t.Errorf("%d spooled of one failure", got)
 	}
 	lab.AgentSocket(t, socket)
-	newRecorder("a").send(socket, errors.New("x"))
+	newRecorder("a").send(record.Send, socket, errors.New("x"))
 	if got := spooled(); got != 0 {
 		t.Errorf("%d spooled though the agent received the record", got)
 	}

@@ -32,13 +32,14 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-func add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
-	r, err := newRequest(args, stderr)
+// Add executes ADD on the node.
+func (n Node) Add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
+	r, err := n.newRequest(args, stderr)
 	var output []byte
 	if err == nil {
 		output, err = protect(r.capturePod, stderr)
 	}
-	r.recorder.send(r.input.AgentSocket(), err)
+	r.recorder.send(n.Send, r.input.AgentSocket(), err)
 	return output, err
 }
 
