@@ -40,8 +40,8 @@ var events = slices.Concat([]event{
 	{"cri-o", 0, nil, nil},
 	{"seconds pass:", 14, []int{1, 2, 4, 10, 30, 70, 150}, func(w *world, n int) { w.pass(time.Duration(n) * time.Second) }},
 	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
-	{"a meshed pod starts", 8, nil, func(w *world, _ int) { w.schedule(meshed) }},
-	{"another pod starts", 4, nil, func(w *world, _ int) { w.schedule(other) }},
+	{"a meshed pod starts", 14, nil, func(w *world, _ int) { w.schedule(meshed) }},
+	{"another pod starts", 8, nil, func(w *world, _ int) { w.schedule(other) }},
 	{"refused pods start, number:", 3, []int{1, 40}, func(w *world, n int) {
 		for range n {
 			w.schedule(refused)
@@ -76,7 +76,7 @@ var events = slices.Concat([]event{
 	{"the API server is away", 2, nil, func(w *world, _ int) { w.setAPI("away") }},
 	{"the API server is slow", 1, nil, func(w *world, _ int) { w.setAPI("slow") }},
 	{"the API server is silent", 1, nil, func(w *world, _ int) { w.setAPI("silent") }},
-	{"the API server sends half answers", 1, nil, func(w *world, _ int) { w.setAPI("half") }},
+	{"the API server sends half answers", 2, nil, func(w *world, _ int) { w.setAPI("half") }},
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
 	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.deleteNode() }},
 	{"the Lease is edited", 3, nil, func(w *world, _ int) { w.editLease() }},

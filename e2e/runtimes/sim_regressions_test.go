@@ -116,6 +116,11 @@ func TestRegressions(t *testing.T) {
 		"mode auto is decided before the runtime answers": {
 			"containerd", "10-calico.conflist is written", "the runtime is down", "the operator installs mode auto", "seconds pass: 30",
 		},
+		"an Event whose creation got no answer is never counted again": {
+			"containerd", "10-calico.conflist is written", "the operator installs mode insert", "seconds pass: 10",
+			"the runtime is down", "refused pods start, number: 1", "the API server sends half answers", "the runtime answers", "seconds pass: 1",
+			"the API server answers", "seconds pass: 10",
+		},
 		"a program that is empty counts as one": {
 			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
 		},

@@ -225,6 +225,9 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 		return err
 	}
 	err = e.api.CreateEvent(ctx, &event.Event)
+	if apierrors.IsAlreadyExists(err) { // an earlier request has created the Event, but its answer was lost
+		err = e.api.RecountEvent(ctx, &event.Event)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if kept := e.events[s]; kept != nil {
