@@ -118,10 +118,11 @@ func (w *world) operation(operation, path string) error {
 	return nil
 }
 
-// unsynced returns a file whose change a power cut would undo, or "".
+// unsynced returns a file whose change a power cut would undo, or "". The agent does without the copy of
+// a program that works, and logs it.
 func (w *world) unsynced() string {
 	for _, change := range w.disk.unsynced {
-		if !strings.HasPrefix(filepath.Base(change.path), ".capture-cni-tmp-") {
+		if name := filepath.Base(change.path); !strings.HasPrefix(name, ".capture-cni-tmp-") && filepath.Ext(name) != ".last-good" {
 			return change.path
 		}
 	}

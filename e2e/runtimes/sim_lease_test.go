@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
+
 	"github.com/capture-cni/capture-cni/install/kube"
 	keeping "github.com/capture-cni/capture-cni/install/node"
 	"github.com/capture-cni/capture-cni/install/report"
@@ -48,7 +50,7 @@ func (w *world) beat() {
 	if first || before == nil || time.Since(w.refused) < leasePause || before.Annotations[report.NodeAnnotation] != after.Annotations[report.NodeAnnotation] {
 		return
 	}
-	pause := time.Duration(*after.Spec.LeaseDurationSeconds)*time.Second/2 - 30*time.Second // the Lease lasts two pauses and a minute
+	pause := pauseOf(after)
 	if age := after.Spec.RenewTime.Sub(before.Spec.RenewTime.Time); age < pause {
 		w.fail("the Lease is written again after %s, and not after %s", age, pause)
 	}
@@ -66,7 +68,7 @@ func (w *world) countLease(request *http.Request) {
 	}
 }
 
-// examineLease checks that the Lease of an agent has not expired.
+// examineLease checks that an agent renews its Lease long before it expires.
 func (w *world) examineLease() {
 	if w.apiState != "ok" || time.Since(latest(w.refused, w.agent.began, w.leaseGone)) < leasePause {
 		return
@@ -77,9 +79,14 @@ func (w *world) examineLease() {
 		return
 	}
 	w.reach("the Lease of an agent")
-	if age := time.Since(lease.Spec.RenewTime.Time); age > time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second {
-		w.fail("the Lease: expired, as it was written %s ago", age)
+	if age := time.Since(lease.Spec.RenewTime.Time); age > pauseOf(lease)+time.Minute {
+		w.fail("the Lease: written %s ago, and not %s", age, pauseOf(lease))
 	}
+}
+
+// pauseOf returns the time between two writes of an unchanged Lease, which lasts for two and a minute.
+func pauseOf(lease *coordination.Lease) time.Duration {
+	return (time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second - time.Minute) / 2
 }
 
 // editLease is somebody's edit of a label, which takes a new resource version.

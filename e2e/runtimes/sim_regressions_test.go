@@ -121,6 +121,9 @@ func TestRegressions(t *testing.T) {
 			"the runtime is down", "refused pods start, number: 1", "the API server sends half answers", "the runtime answers", "seconds pass: 1",
 			"the API server answers", "seconds pass: 10",
 		},
+		"the mark of an entry is not synced": {
+			"containerd", "the operator installs mode insert", "the disk fails (EIO) at write 10", "10-calico.conflist is written",
+		},
 		"a program that is empty counts as one": {
 			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
 		},

@@ -175,7 +175,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 				return err
 			}
 		}
-		if err := n.ensureIn(n.Settings.StateDir, placedName, nil); err != nil {
+		if err := n.written(n.Settings.StateDir, n.ensureIn(n.Settings.StateDir, placedName, nil)); err != nil {
 			n.log.Warn("writing that the node has an entry failed", "error", err)
 		}
 		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // otherwise the other lists need their entries
