@@ -63,7 +63,8 @@ func (w *world) startAgent() {
 		return a
 	}}))
 	registry := prometheus.NewRegistry()
-	a := &process{refusals: kube.NewRefusals(metrics.NewFactory(registry)), wishes: w.operator, watched: map[string]string{}, began: time.Now(), log: log}
+	a := &process{wishes: w.operator, watched: map[string]string{}, began: time.Now(), log: log}
+	a.refusals = kube.NewRefusals(metrics.NewFactory(registry))
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	w.agent, w.mayChoose = a, w.mayChoose || a.mode != report.Auto // whose entry stays
 	settings := keeping.DefaultSettings("/")

@@ -47,7 +47,8 @@ func (w *world) beat() {
 	w.reach("the Lease is written")
 	first := !a.hasLease
 	a.hasLease = true
-	if first || before == nil || time.Since(w.refused) < leasePause || before.Annotations[report.NodeAnnotation] != after.Annotations[report.NodeAnnotation] {
+	state := func(lease *coordination.Lease) string { return lease.Annotations[report.NodeAnnotation] }
+	if first || before == nil || time.Since(w.refused) < leasePause || state(before) != state(after) {
 		return
 	}
 	pause := pauseOf(after)

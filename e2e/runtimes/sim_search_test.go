@@ -355,13 +355,11 @@ func mustReach() (all []string) {
 	for _, part := range []string{"binary", "credentials", "pods", "entry", "runtime"} {
 		all = append(all, "not ready: "+part)
 	}
-	for _, reason := range []string{"CaptureFailed"} {
-		all = append(all, "an Event: "+reason)
-	}
 	for _, result := range []outcome{uncaptured, failed} {
 		all = append(all, string(meshed)+": "+string(result), string(other)+": "+string(result), string(refused)+": "+string(result))
 	}
-	return append(all, "the Lease is written", "the Lease of an agent", "a meshed pod: captured", "the agent answers about a pod", "the API server answers about a pod",
-		"the taint stays for minutes", "ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
+	return append(all, "the Lease is written", "the Lease of an agent", "a meshed pod: captured", "the agent answers about a pod",
+		"the API server answers about a pod", "an Event: CaptureFailed", "the taint stays for minutes",
+		"ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
 		"a list is written while the agent writes", "runtime: down", "runtime: silent")
 }
