@@ -38,6 +38,7 @@ type process struct {
 	taints    *kube.TaintRemover
 	lease     *kube.LeaseWriter
 	hasLease  bool // this process has written it
+	inVain    int  // attempts to write it
 	pods      *pods.Server
 	stopped   bool // it answers no more requests
 	events    *telemetry.Events

@@ -29,7 +29,7 @@ func (w *world) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, errKilled
 	}
 	w.reach("API server: " + w.apiState)
-	w.countLease(request)
+	w.count(request)
 	if w.apiState != "ok" {
 		w.refused = time.Now()
 	}

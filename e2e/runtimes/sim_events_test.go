@@ -170,7 +170,7 @@ func (w *world) setAPI(state string) {
 func (w *world) deleteNode() {
 	w.api.DeleteNode("node-1")
 	w.api.DeleteLease("mesh", "node-1")
-	w.isRegistered, w.leaseGone = false, time.Now()
+	w.isRegistered, w.leaseTouched = false, time.Now()
 	w.disturb()
 }
 

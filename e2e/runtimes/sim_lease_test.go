@@ -36,14 +36,22 @@ func (w *world) publishes(a *process, api *kube.Client, settings kube.LeaseSetti
 
 // beat lets the agent write its Lease, if that is due, and wants no write of what the Lease says already.
 func (w *world) beat() {
-	a, before := w.agent, w.api.Lease("mesh", "node-1")
+	a, before, requests := w.agent, w.api.Lease("mesh", "node-1"), w.leaseRequests
 	a.lease.Publish(a.ctx, time.Now())
 	w.postEvents()
+	w.examineRest()
 	a.nextBeat = time.Now().Add(10 * time.Second)
 	after := w.api.Lease("mesh", "node-1")
 	if after == nil || before != nil && before.ResourceVersion == after.ResourceVersion {
+		if w.leaseRequests > requests {
+			a.inVain++
+		}
+		if w.apiState == "ok" && a.inVain > 1 && time.Since(latest(w.refused, w.leaseTouched)) > time.Minute {
+			w.fail("the Lease: not written at attempt %d, while the API server answers", a.inVain)
+		}
 		return
 	}
+	a.inVain = 0
 	w.reach("the Lease is written")
 	first := !a.hasLease
 	a.hasLease = true
@@ -57,9 +65,17 @@ func (w *world) beat() {
 	}
 }
 
-// countLease counts the requests for the Lease, which become rare while the API server does not answer.
-func (w *world) countLease(request *http.Request) {
-	if !strings.HasPrefix(request.URL.Path, "/apis/coordination.k8s.io/") {
+// requestsAtRest is how many requests an agent sends in an hour (deploy/reference/numbers.md).
+const requestsAtRest = 32
+
+// count counts the requests, except those about pods, tokens, which last only minutes here, and the taint.
+// Those for the Lease become rare while the API server does not answer.
+func (w *world) count(request *http.Request) {
+	isAbout := func(kind string) bool { return strings.Contains(request.URL.Path, kind) }
+	if !isAbout("/pods") && !isAbout("/events") && !isAbout("/nodes/") && !isAbout("/token") {
+		w.requests++
+	}
+	if !isAbout("/leases") {
 		return
 	}
 	w.leaseRequests++
@@ -69,9 +85,24 @@ func (w *world) countLease(request *http.Request) {
 	}
 }
 
+// examineRest checks the number of requests on a node without faults.
+func (w *world) examineRest() {
+	if !w.isDue() || len(w.disk.standing) > 0 || time.Since(latest(w.calm, w.refused, w.agent.began)) < 5*time.Minute {
+		w.restSince, w.restRequests = time.Now(), w.requests
+		return
+	}
+	rest := time.Since(w.restSince)
+	if most := 3 + int(requestsAtRest*rest.Hours()); w.requests-w.restRequests > most {
+		w.fail("requests: more than %d of an agent that rests for %s", most, rest)
+	}
+	if rest > 10*time.Minute {
+		w.reach("an agent rests")
+	}
+}
+
 // examineLease checks that an agent renews its Lease long before it expires.
 func (w *world) examineLease() {
-	if w.apiState != "ok" || time.Since(latest(w.refused, w.agent.began, w.leaseGone)) < leasePause {
+	if w.apiState != "ok" || time.Since(latest(w.refused, w.agent.began, w.leaseTouched)) < leasePause {
 		return
 	}
 	lease := w.api.Lease("mesh", "node-1")
@@ -95,6 +126,7 @@ func (w *world) editLease() {
 	if lease := w.api.Lease("mesh", "node-1"); lease != nil {
 		lease.Labels["edited"] = fmt.Sprint(w.generation)
 		w.api.PutLease(lease)
+		w.calm, w.leaseTouched = time.Now(), time.Now()
 	}
 }
 

@@ -23,8 +23,11 @@ type world struct {
 
 	disk          disk
 	api           *kubeapi.Server
-	leaseGone     time.Time // when the Lease was deleted
-	leaseRequests int       // since the API server is in its state
+	leaseTouched  time.Time // by others
+	requests      int       // except those about pods, tokens and the taint
+	restSince     time.Time // of the requests that follow
+	restRequests  int
+	leaseRequests int // since the API server is in its state
 	pods          []*pod
 	spool         []record.Record
 	posters       map[subject]int // agents that had a notice for an Event
