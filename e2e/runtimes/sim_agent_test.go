@@ -31,26 +31,27 @@ import (
 // process is one process of the agent.
 type process struct {
 	*keeping.Keeper
-	ctx       context.Context
-	cancel    context.CancelFunc
-	lock      io.Closer
-	refusals  *kube.Refusals
-	taints    *kube.TaintRemover
-	lease     *kube.LeaseWriter
-	hasLease  bool // this process has written it
-	inVain    int  // attempts to write it
-	pods      *pods.Server
-	stopped   bool // it answers no more requests
-	events    *telemetry.Events
-	notices   map[subject]int  // in Events
-	unposted  map[subject]bool // Events
-	log       *slog.Logger
-	next      time.Time
-	nextTaint time.Time
-	nextBeat  time.Time         // of the Lease
-	watched   map[string]string // the directories at the last look
-	synced    bool
-	began     time.Time
+	ctx           context.Context
+	cancel        context.CancelFunc
+	lock          io.Closer
+	refusals      *kube.Refusals
+	taints        *kube.TaintRemover
+	lease         *kube.LeaseWriter
+	hasLease      bool // this process has written it
+	inVain        int  // attempts to write it
+	pods          *pods.Server
+	stopped       bool // it answers no more requests
+	events        *telemetry.Events
+	eventRequests int
+	notices       map[subject]int  // in Events
+	unposted      map[subject]bool // Events
+	log           *slog.Logger
+	next          time.Time
+	nextTaint     time.Time
+	nextBeat      time.Time         // of the Lease
+	watched       map[string]string // the directories at the last look
+	synced        bool
+	began         time.Time
 	wishes
 }
 

@@ -42,7 +42,7 @@ var events = slices.Concat([]event{
 	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
 	{"a meshed pod starts", 14, nil, func(w *world, _ int) { w.schedule(meshed) }},
 	{"another pod starts", 8, nil, func(w *world, _ int) { w.schedule(other) }},
-	{"refused pods start, number:", 3, []int{1, 40}, func(w *world, n int) {
+	{"refused pods start, number:", 3, []int{1, 12}, func(w *world, n int) {
 		for range n {
 			w.schedule(refused)
 		}

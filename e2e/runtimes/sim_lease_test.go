@@ -43,10 +43,10 @@ func (w *world) beat() {
 	a.nextBeat = time.Now().Add(10 * time.Second)
 	after := w.api.Lease("mesh", "node-1")
 	if after == nil || before != nil && before.ResourceVersion == after.ResourceVersion {
-		if w.leaseRequests > requests {
-			a.inVain++
+		if w.leaseRequests == requests {
+			return
 		}
-		if w.apiState == "ok" && a.inVain > 1 && time.Since(latest(w.refused, w.leaseTouched)) > time.Minute {
+		if a.inVain++; a.inVain > 1 && w.apiState == "ok" && time.Since(latest(w.refused, w.leaseTouched)) > time.Minute {
 			w.fail("the Lease: not written at attempt %d, while the API server answers", a.inVain)
 		}
 		return
@@ -74,6 +74,13 @@ func (w *world) count(request *http.Request) {
 	isAbout := func(kind string) bool { return strings.Contains(request.URL.Path, kind) }
 	if !isAbout("/pods") && !isAbout("/events") && !isAbout("/nodes/") && !isAbout("/token") {
 		w.requests++
+	}
+	if isAbout("/namespaces/shop/events") {
+		w.agent.eventRequests++
+		up := time.Since(w.agent.began)
+		if most := 30 + int(up.Seconds()); w.agent.eventRequests > most {
+			w.fail("requests: more than %d for Events of an agent that runs for %s", most, up)
+		}
 	}
 	if !isAbout("/leases") {
 		return

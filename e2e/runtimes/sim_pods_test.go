@@ -48,8 +48,14 @@ const (
 	failed     outcome = "failed"
 )
 
+// maxPods is how many pods the node runs.
+const maxPods = 20
+
 // schedule lets the scheduler bind a pod to the node, and the kubelet start it.
 func (w *world) schedule(kind podKind) (result outcome, why string) {
+	if len(w.pods) == maxPods {
+		w.endPods()
+	}
 	w.runtime.added++
 	p := &pod{kind: kind, Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -59,10 +59,10 @@ func (w *world) postEvents() {
 			case len(all) > w.posters[about]:
 				w.fail("Events: %d for %s of %s, from %d agents", len(all), reason, p.Name, w.posters[about])
 			case !unposted[about]:
-			case len(all) == 0 || int(all[len(all)-1].Count) != a.notices[about]:
-				w.fail("Events: %s has %d notices of %s, and the Events %+v", p.Name, a.notices[about], reason, all)
-			default:
+			case len(all) > 0 && int(all[len(all)-1].Count) == a.notices[about]:
 				w.reach("an Event: " + reason)
+			default:
+				w.fail("Events: %s has %d notices of %s, and the Events %+v", p.Name, a.notices[about], reason, all)
 			}
 		}
 	}
