@@ -3,6 +3,7 @@
 package runtimes
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"testing"
@@ -137,18 +138,19 @@ func TestRegressions(t *testing.T) {
 // temporary are the random names of temporary files.
 var temporary = regexp.MustCompile(`\.capture-cni-tmp-\w+`)
 
-// TestReplay plays histories again and again: all that is logged is always the same.
+// TestReplay plays histories again and again: all that is logged and reached is always the same.
 func TestReplay(t *testing.T) {
 	root := rootOf(t, 0)
 	for number := range uint64(2) {
 		h := random(rand.New(rand.NewPCG(*seed, 1<<32+number)), *length)
 		var first string
 		for again := range *replays {
-			_, log, failure := run(t, root, h)
+			reached, log, failure := run(t, root, h)
 			log = temporary.ReplaceAllString(log, "")
 			if failure != nil {
 				log += failure.Error()
 			}
+			log += fmt.Sprint(reached)
 			if again == 0 {
 				first = log
 			} else if log != first {
