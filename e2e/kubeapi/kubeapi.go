@@ -173,9 +173,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && len(part) == 5 && part[4] == "events":
 		s.serveEvent(w, r)
 		return
-	case r.Method == http.MethodPatch && len(part) == 6 && part[4] == "events":
-		s.patchEvent(w, r, part[3], part[5])
-		return
 	case strings.HasPrefix(r.URL.Path, leasesPath):
 		s.serveLease(w, r)
 		return

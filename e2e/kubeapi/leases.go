@@ -30,13 +30,6 @@ func (s *Server) PutLease(lease *coordination.Lease) {
 	s.store(lease.DeepCopy())
 }
 
-// DeleteLease removes a Lease.
-func (s *Server) DeleteLease(namespace, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.leases, namespace+"/"+name)
-}
-
 // store gives a Lease a new resource version.
 func (s *Server) store(lease *coordination.Lease) *coordination.Lease {
 	s.leaseVersion++

@@ -108,27 +108,7 @@ func (s *Server) serveEvent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if event.Name != "" && slices.ContainsFunc(s.events, func(e corev1.Event) bool { return e.Namespace == event.Namespace && e.Name == event.Name }) {
-		WriteStatus(w, r, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("events %q already exists", event.Name))
-		return
-	}
 	s.events = append(s.events, event)
+	s.mu.Unlock()
 	write(w, r, http.StatusCreated, &event)
-}
-
-// patchEvent answers a merge patch of one Event.
-func (s *Server) patchEvent(w http.ResponseWriter, r *http.Request, namespace, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := slices.IndexFunc(s.events, func(e corev1.Event) bool { return e.Namespace == namespace && e.Name == name })
-	if at < 0 {
-		WriteStatus(w, r, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("events %q not found", name))
-		return
-	}
-	if err := json.NewDecoder(r.Body).Decode(&s.events[at]); err != nil {
-		WriteStatus(w, r, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		return
-	}
-	write(w, r, http.StatusOK, s.events[at].DeepCopy())
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -58,6 +59,8 @@ func (w *world) RoundTrip(request *http.Request) (*http.Response, error) {
 			recorder.Header().Set("Retry-After", "1")
 		}
 		kubeapi.WriteStatus(recorder, request, code, reasons[code], "as the history says")
+	case strings.Contains(request.URL.Path, "/events"):
+		w.serveEvent(recorder, request)
 	default:
 		w.api.ServeHTTP(recorder, request)
 	}

@@ -42,7 +42,7 @@ var events = slices.Concat([]event{
 	{"minutes pass:", 4, []int{3, 9}, func(w *world, n int) { w.pass(time.Duration(n) * time.Minute) }},
 	{"a meshed pod starts", 14, nil, func(w *world, _ int) { w.schedule(meshed) }},
 	{"another pod starts", 8, nil, func(w *world, _ int) { w.schedule(other) }},
-	{"refused pods start, number:", 3, []int{1, 12}, func(w *world, n int) {
+	{"refused pods start, number:", 3, []int{1, 20}, func(w *world, n int) {
 		for range n {
 			w.schedule(refused)
 		}
@@ -78,8 +78,11 @@ var events = slices.Concat([]event{
 	{"the API server is silent", 1, nil, func(w *world, _ int) { w.setAPI("silent") }},
 	{"the API server sends half answers", 2, nil, func(w *world, _ int) { w.setAPI("half") }},
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
-	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.deleteNode() }},
-	{"the Lease is edited", 3, nil, func(w *world, _ int) { w.editLease() }},
+	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.api.DeleteNode("node-1"); w.isRegistered = false; w.disturb() }},
+	{"the Lease is edited, and the agent rests for minutes:", 2, []int{9}, func(w *world, n int) {
+		w.editLease()
+		w.pass(time.Duration(n) * time.Minute)
+	}},
 	{"the Node is registered", 2, nil, func(w *world, _ int) { w.register(); w.disturb() }},
 	{"the runtime is down", 4, nil, func(w *world, _ int) { w.runtime.state = "down"; w.disturb() }},
 	{"the runtime is silent", 1, nil, func(w *world, _ int) { w.runtime.state = "silent"; w.disturb() }},
@@ -164,14 +167,6 @@ func (w *world) setAPI(state string) {
 		w.apiState, w.apiSince, w.leaseRequests = state, time.Now(), 0
 		w.disturb()
 	}
-}
-
-// deleteNode deletes the Node and its Lease, which the Node owns.
-func (w *world) deleteNode() {
-	w.api.DeleteNode("node-1")
-	w.api.DeleteLease("mesh", "node-1")
-	w.isRegistered, w.leaseTouched = false, time.Now()
-	w.disturb()
 }
 
 func (w *world) fault(directory string, fault syscall.Errno) {

@@ -78,7 +78,7 @@ func (w *world) count(request *http.Request) {
 	if isAbout("/namespaces/shop/events") {
 		w.agent.eventRequests++
 		up := time.Since(w.agent.began)
-		if most := 30 + int(up.Seconds()); w.agent.eventRequests > most {
+		if most := 26 + int(up.Seconds()); w.agent.eventRequests > most {
 			w.fail("requests: more than %d for Events of an agent that runs for %s", most, up)
 		}
 	}

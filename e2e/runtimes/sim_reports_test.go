@@ -3,10 +3,16 @@
 package runtimes
 
 import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -71,7 +77,7 @@ func (w *world) postEvents() {
 // findEvents returns all Events about pods.
 func (w *world) findEvents() map[subject][]corev1.Event {
 	found := map[subject][]corev1.Event{}
-	for _, event := range w.api.Events() {
+	for _, event := range w.posted {
 		if event.InvolvedObject.Kind == "Pod" {
 			about := subject{string(event.InvolvedObject.UID), event.Reason}
 			found[about] = append(found[about], event)
@@ -90,7 +96,7 @@ const (
 func (w *world) examineTaintEvents() {
 	var last corev1.Event
 	count := 0
-	for _, event := range w.api.Events() {
+	for _, event := range w.posted {
 		if event.Reason != "CaptureNotReady" || event.FirstTimestamp.Time.Before(w.agent.began) {
 			continue
 		}
@@ -113,4 +119,29 @@ func (w *world) examineTaintEvents() {
 			w.fail("Events: none says for %s why the taint stays", time.Since(latest(since, last.FirstTimestamp.Time)))
 		}
 	}
+}
+
+// serveEvent answers requests that create an Event, or change one by a merge patch.
+func (w *world) serveEvent(answer http.ResponseWriter, request *http.Request) {
+	var event corev1.Event
+	name := path.Base(request.URL.Path)
+	if request.Method == http.MethodPost {
+		w.check(json.NewDecoder(request.Body).Decode(&event))
+		name = event.Name
+	}
+	at := slices.IndexFunc(w.posted, func(e corev1.Event) bool { return name != "" && e.Name == name })
+	switch {
+	case request.Method == http.MethodPost && at >= 0:
+		kubeapi.WriteStatus(answer, request, http.StatusConflict, metav1.StatusReasonAlreadyExists, "already exists")
+		return
+	case request.Method == http.MethodPost:
+		w.posted = append(w.posted, event)
+	case at < 0:
+		kubeapi.WriteStatus(answer, request, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		return
+	default:
+		w.check(json.NewDecoder(request.Body).Decode(&w.posted[at]))
+	}
+	answer.Header().Set("Content-Type", "application/json")
+	_, _ = answer.Write([]byte(`{"kind":"Event","apiVersion":"v1"}`))
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/record"
@@ -30,6 +32,7 @@ type world struct {
 	leaseRequests int // since the API server is in its state
 	pods          []*pod
 	spool         []record.Record
+	posted        []corev1.Event
 	posters       map[subject]int // agents that had a notice for an Event
 	registered    time.Time       // of the Node
 	refused       time.Time       // the last request that the API server did not answer as it should
