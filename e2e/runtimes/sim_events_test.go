@@ -79,6 +79,7 @@ var events = slices.Concat([]event{
 	{"the API server sends half answers", 2, nil, func(w *world, _ int) { w.setAPI("half") }},
 	{"the API server has new keys", 2, nil, func(w *world, _ int) { w.api.ChangeKeys(); w.disturb() }},
 	{"the Node is deleted", 1, nil, func(w *world, _ int) { w.api.DeleteNode("node-1"); w.isRegistered = false; w.disturb() }},
+	{"the answer about the next Event is lost", 3, nil, func(w *world, _ int) { w.losesAnswer = true }},
 	{"the Lease is edited, and the agent rests for minutes:", 2, []int{9}, func(w *world, n int) {
 		w.editLease()
 		w.pass(time.Duration(n) * time.Minute)

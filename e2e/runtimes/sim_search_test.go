@@ -359,7 +359,7 @@ func mustReach() (all []string) {
 		all = append(all, string(meshed)+": "+string(result), string(other)+": "+string(result), string(refused)+": "+string(result))
 	}
 	return append(all, "the Lease is written", "the Lease of an agent", "a meshed pod: captured", "the agent answers about a pod",
-		"the API server answers about a pod", "an Event: CaptureFailed", "the taint stays for minutes", "an agent rests",
+		"the API server answers about a pod", "an Event: CaptureFailed", "the taint stays for minutes", "an agent rests", "the answer about an Event is lost",
 		"ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
 		"a list is written while the agent writes", "runtime: down", "runtime: silent")
 }

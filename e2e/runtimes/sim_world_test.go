@@ -33,6 +33,7 @@ type world struct {
 	pods          []*pod
 	spool         []record.Record
 	posted        []corev1.Event
+	losesAnswer   bool            // about the next new Event
 	posters       map[subject]int // agents that had a notice for an Event
 	registered    time.Time       // of the Node
 	refused       time.Time       // the last request that the API server did not answer as it should
