@@ -30,7 +30,7 @@ const (
 // Beside returns the plugins of other meshes in the list that the runtime loads, and the mode in which
 // the agent may write its entry. This is the given mode, except that an existing entry next to
 // istio-cni keeps its mode. Beside returns an error if there is no list yet, if the list's CNI version
-// permits no entry, or if istio-cni forbids the entry.
+// permits no entry, if the list has no interface plugin, or if istio-cni forbids the entry.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // under Multus, net is not the directory of the list that the runtime loads

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Waiting is an error that ends without the operator's help, so the agent only waits.
+// Waiting is an error that usually ends without the operator's help, so the agent only waits.
 type Waiting string
 
 func (w Waiting) Error() string { return string(w) }

@@ -216,7 +216,7 @@ func (c *Store) IsRejected(ctx context.Context) bool {
 func (c *Store) Requested() int { return c.requests.issued }
 
 // Due returns the time of the next request for a token: after half of the current token's lifetime, but
-// not before the end of the pause after a failed request.
+// not before the end of the pause after the last request.
 func (c *Store) Due(current State) time.Time {
 	if due := current.Token.renewal(); due.After(c.requests.next) {
 		return due

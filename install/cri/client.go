@@ -25,8 +25,8 @@ const (
 	// list of sandboxes contains all annotations of all pods.
 	maxMessage = 16 << 20
 
-	// statusTimeout limits a request about the runtime or about one sandbox, and requestTimeout a
-	// request for the list of all sandboxes.
+	// statusTimeout limits a request about the runtime or about one sandbox, and requestTimeout
+	// the listing of all sandboxes with their networks.
 	statusTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 )

@@ -86,7 +86,7 @@ func readCRIO(root string) (found CNISettings, source string) {
 }
 
 // addCRIO adds the settings in a file of CRI-O, and reports whether the file sets the directory of
-// networks.
+// networks or those of plugins.
 func (c *CNISettings) addCRIO(content []byte) bool {
 	var file struct {
 		Crio struct {

@@ -24,7 +24,7 @@ import (
 const (
 	evictPause  = 10 * time.Second // after an eviction
 	readPause   = time.Second      // after reading a pod without evicting it
-	retryAfter  = time.Minute      // until the next attempt for a pod that terminates, or that a PodDisruptionBudget protects
+	retryAfter  = time.Minute      // until the next attempt to evict the same pod
 	maxAge      = 10 * time.Second // of a request; older requests are dropped
 	queueLength = 256
 )

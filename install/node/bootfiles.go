@@ -62,7 +62,7 @@ func (n *Node) faultIn(directory, name string, want []byte) error {
 }
 
 // removeBootFiles removes the boot files. If the agent no longer mounts the directory of
-// systemd-tmpfiles, the configuration stays there, but has no effect, because its source is removed.
+// systemd-tmpfiles, the configuration stays there, but restores no entry, because its source is removed.
 func (n *Node) removeBootFiles() error {
 	s := n.Settings
 	err := n.inDirectory(s.StateDir, func(dir *host.Dir) error { return dir.Remove(bootEntryName) })

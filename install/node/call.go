@@ -23,7 +23,7 @@ const tryTimeout = 10 * time.Second
 type Executor func(ctx context.Context, path string, args []string, stdin []byte, environment []string) (out []byte, err error)
 
 // tryPlugin calls the plugin with the command VERSION, as a runtime does, and returns an error if the
-// plugin does not answer.
+// plugin does not answer with its versions.
 func (run Executor) tryPlugin(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

@@ -46,8 +46,9 @@ func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef
 	return nil
 }
 
-// canaryConf returns the entry as the runtime passes it to the plugin, but without excludeNamespaces,
-// which may contain the agent's namespace.
+// canaryConf returns the entry with a name and a version, as the plugin gets it, but without annotations,
+// so that the plugin looks up the pod, and without excludeNamespaces, which may contain the agent's
+// namespace.
 func (n *Node) canaryConf(kubeconfig string) []byte {
 	var keys map[string]json.RawMessage
 	_ = json.Unmarshal(n.Settings.Entry.Text(kubeconfig), &keys) // conflist.ParseEntry has already decoded this text

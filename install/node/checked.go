@@ -71,7 +71,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 
 func (k *Keeper) lastReport() Report { return k.last.Load().report }
 
-// Ready returns nil if the node is in the desired state, and otherwise the faults.
+// Ready returns nil if the node is in the desired state, and otherwise its findings.
 func (k *Keeper) Ready(ctx context.Context) error {
 	if found := k.CurrentReport(ctx); !found.Good() {
 		return errors.New(found.String())
@@ -79,7 +79,7 @@ func (k *Keeper) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Accepts returns nil if meshed pods may start on the node. Otherwise it returns the node's faults, or
+// Accepts returns nil if meshed pods may start on the node. Otherwise it returns the node's findings, or
 // the error of a test call of the plugin for the agent's own pod.
 func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	if err := k.Ready(ctx); err != nil {

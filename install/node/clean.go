@@ -22,9 +22,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns an error if the entry may not be removed yet, because a captured pod that gets
-// a new sandbox would then run uncaptured. With force, it returns nil. Errors: conflist.Waiting while
-// captured pods run.
+// CheckRemovable returns an error while captured pods run, because one that gets a new sandbox without
+// the entry would run uncaptured. It also returns an error if it can't list the pods. Without an entry,
+// or with force, it returns nil. Errors: conflist.Waiting while captured pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil

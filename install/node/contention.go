@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The agent restores the entry immediately up to promptRepairs times within repairWindow, and after
-// that with a back-off. Without the back-off, the agent and the other program would rewrite the file
+// The agent restores the entry immediately until it has done so more than promptRepairs times within
+// repairWindow, and then with a back-off. Without the back-off, the agent and the other program would rewrite the file
 // without a pause, and the runtime would load each version. The agent reports a contention after more
 // than promptRepairs repairs within reportWindow.
 const (

@@ -11,9 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// decide returns the mode to use. It returns an error if another mesh's plugin or the runtime's
-// configuration makes the mode impossible. For Auto, it chooses a mode, or returns Auto if it can't
-// choose yet.
+// decide returns the mode to use. It returns an error if there is no list yet, or if the list, another
+// mesh's plugin or the runtime's configuration makes the mode impossible. For Auto, it chooses a mode,
+// or returns Auto and an error if it can't choose yet.
 func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
 	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
@@ -40,8 +40,8 @@ func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (repor
 	return mode, nil
 }
 
-// tryDropIn places a drop-in, and reports whether the runtime has loaded it. If the runtime has not,
-// PlaceEntry later removes the drop-in like any entry of another mode.
+// tryDropIn places a drop-in, and reports whether the runtime has loaded it. It places none if the
+// runtime's report could not show that. If the runtime has not loaded the drop-in, PlaceEntry later removes the drop-in like any entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
 	p, err := conflist.FindPrimary(net)
 	if err != nil {

@@ -42,8 +42,8 @@ type ownEntry struct {
 	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
-// writeLists writes a line of JSON for each file in the runtime's directory, in the order in which the
-// runtime reads them.
+// writeLists writes a line of JSON for each file that lists returns, in the order of the names, with the
+// drop-ins last.
 func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	names, err := n.lists()
 	if len(names) > maxListFiles {
@@ -117,7 +117,7 @@ func withoutPath(err error) error {
 }
 
 // ownEntryOf describes an entry of ours: the documented keys with well-formed values, which contain no
-// secrets, and the number of unknown keys.
+// secrets, the names of those with malformed values, and the number of unknown keys.
 func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	var fields map[string]json.RawMessage
 	input, err := config.Read(entry)

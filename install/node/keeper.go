@@ -58,7 +58,7 @@ const (
 
 	// undecidedInterval is the resync interval while mode auto is undecided. It is short because pods
 	// start uncaptured until the runtime loads the entry. It is also the interval between attempts to
-	// clean a node.
+	// clean a node or to remove credentials.
 	undecidedInterval = 5 * time.Second
 )
 
@@ -89,8 +89,8 @@ func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	return lock
 }
 
-// Claim locks the node for this agent. It returns nil while another agent holds the node or another
-// release owns it.
+// Claim locks the node for this agent. It returns nil if that fails, as while another agent holds the
+// node or another release owns it.
 func (k *Keeper) Claim() io.Closer {
 	lock, err := k.node.Claim()
 	if err != nil {
@@ -146,7 +146,7 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 }
 
 // repair restores the entry after another program changed the runtime's directory. If the plugin or its
-// credentials are not in place, it reconciles the whole node instead, because the agent must write the
+// credentials are not in place, or the backend does not work, it reconciles the whole node instead, because the agent must write the
 // entry after everything that the plugin needs.
 func (k *Keeper) repair(ctx context.Context) {
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {

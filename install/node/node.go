@@ -239,7 +239,7 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	return found
 }
 
-// examineEntry returns an error if the entry is missing or wrong, and warnings about another plugin in
+// examineEntry returns an error if the entry is missing, wrong or forbidden by istio-cni, and warnings about another plugin in
 // the list that captures the same pods.
 func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {

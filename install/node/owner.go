@@ -51,7 +51,7 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 }
 
 // Claim locks the node for this agent. It returns an error while another agent of the release holds the
-// lock, or if the node belongs to another release.
+// lock, if the node belongs to another release, or if it can't use the state directory.
 func (n *Node) Claim() (io.Closer, error) {
 	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir), n.Settings.Disk)
 	if err != nil {

@@ -36,7 +36,7 @@ func programs(s Settings) []Program {
 }
 
 // installPrograms replaces the programs in a directory that differ from the agent's copies. It also
-// copies each program to the state directory, and writes config.DirectoriesFile.
+// copies each replaced program to the state directory, and writes config.DirectoriesFile.
 func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log *slog.Logger) error {
 	errs := []error{bin.ClearTemps(), listDirectories(s, bin)}
 	for _, p := range programs(s) {

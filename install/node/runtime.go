@@ -14,9 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// runtimeFault returns an error if the runtime does not answer, or reports that it has not loaded the
-// entry. It returns nil if the runtime does not report its configuration, or has no socket, because the
-// agent then relies on the files. In mode auto, a missing socket is an error, because the runtime's
+// runtimeFault returns an error if the runtime does not answer, or reports a configuration that does not
+// call the plugin or, in mode multus-chain, the chain. It returns nil in mode multus, and if the runtime
+// does not report its configuration, or has no socket, because the agent then relies on the files. In mode auto, a missing socket is an error, because the runtime's
 // report decides the mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
@@ -54,7 +54,7 @@ const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports whether the
 // runtime has loaded one. It returns false at once for a runtime that never reports its configuration,
-// and an error if the runtime has not answered for answerTimeout.
+// and an error if a request still fails after answerTimeout.
 func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)

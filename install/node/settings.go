@@ -22,7 +22,7 @@ type Settings struct {
 	NetDir      string   // the runtime's directory of network configurations or, in mode multus-chain, the chain's directory
 	BinDirs     []string // the runtime's directories of plugins
 	StateDir    string   // survives a reboot; contains the credentials and the agent's state
-	RunDir      string   // contains the agent's socket, and the credentials while StateDir is full
+	RunDir      string   // contains the agent's socket, and the credentials while StateDir is full or read-only
 	TmpfilesDir string   // systemd-tmpfiles' configuration, for mode multus-chain; if empty, a reboot removes the entry
 
 	BesideIstioCNI bool // the list may contain istio-cni during a migration, but never with ambient mode
@@ -73,7 +73,7 @@ func (s Settings) socket(of func(agentSocket string) string) string {
 
 const guardName = "guard"
 
-// GuardDirectory returns the path, in the agent's container, of the guard's baselines.
+// GuardDirectory returns the path, in the agent's container, of the guard's files.
 func (s Settings) GuardDirectory() string { return s.At(s.RunDir) + "/" + guardName }
 
 // Plugin returns the path, in the agent's container, of the installed plugin.

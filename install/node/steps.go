@@ -48,7 +48,7 @@ func (k *Keeper) otherDirectories() []string {
 }
 
 // Changed schedules the work after a change in a directory. For one of otherDirectories, that is a
-// resync in the next step. For the runtime's directory and its subdirectories, it is a repair, which
+// resync in the next step. For any other directory, such as the runtime's, it is a repair, which
 // waits while another program keeps changing the entry.
 func (k *Keeper) Changed(directory string) {
 	if slices.Contains(k.otherDirectories(), directory) {
