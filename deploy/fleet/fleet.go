@@ -19,7 +19,7 @@ type Fleet struct {
 	Nodes      []Node      `json:"nodes"`      // sorted by name
 	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired, the worst first
 
-	States map[report.Code]int            `json:"states"` // number of pods by state, as the guards report them
+	States map[report.Code]int            `json:"states"` // number of pods by state, as the guards and the API server report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // number of exempt pods by cause
 	Notes  []string                       `json:"notes,omitempty"`
 
@@ -86,7 +86,7 @@ const (
 // Good reports whether a node in this state needs no attention.
 func (s NodeState) Good() bool { return s == Ready || s == Removed }
 
-// Pod is a pod of the mesh that is not captured as desired.
+// Pod is a pod of the mesh that is not captured as desired, or has an init container istio-init.
 type Pod struct {
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`

@@ -103,7 +103,7 @@ const (
 	nftables = "nftables" // the backend with a guard
 )
 
-// Limits for the times in a Lease. Agents write times of a few minutes, and clocks can differ.
+// Limits for the times in a Lease. Agents write durations of at most 11 minutes, and clocks can differ.
 const (
 	maxLeaseDuration = time.Hour
 	maxAhead         = time.Hour

@@ -121,8 +121,8 @@ func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[n
 // nodesKnown reports whether the Nodes could be read, because each cluster has at least one.
 func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
-// addMeshed adds a pod to the fleet if the pod is not captured as desired. It prefers named, the guard's
-// finding, to conclusions from the pod itself.
+// addMeshed adds a pod to the fleet if the pod is not captured as desired, or has an init container
+// istio-init. It prefers named, the guard's finding, to conclusions from the pod itself.
 func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.NamedPod, node *Node, now time.Time) {
 	mesh, exemption := pod.by(on)
 	found := Pod{

@@ -39,7 +39,8 @@ const (
 )
 
 // Write writes the archive to out. The archive's missing.txt lists the parts that can't be read. Write
-// returns an error only if nothing can be reported, or a permission is missing.
+// returns an error if nothing can be reported, a named node is unknown, a permission is missing, ctx
+// ends, or writing to out fails.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -78,8 +79,8 @@ func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error
 	return report.WriteBundle(ctx, out, now, append(parts, slices.Concat(reports...)...))
 }
 
-// choose returns the nodes to report: the named nodes or, without names, those that need attention and
-// one that does not.
+// choose returns the nodes to report: the named nodes or, without names, up to maxReported nodes,
+// which are those that need attention and one that does not.
 func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 	for _, name := range r.Nodes {
 		i := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == name })

@@ -19,7 +19,8 @@ type file struct {
 	content []byte
 }
 
-// Limits of an agent's archive, in bytes. They exceed the limits that the agent itself uses.
+// Limits of an agent's archive, in bytes. maxFile is also the agent's own limit. maxArchive, the limit
+// of the archive and of its unpacked content, is lower than the agent's own.
 const (
 	maxFile    = 1 << 20
 	maxArchive = 8 << 20

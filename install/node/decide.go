@@ -41,7 +41,8 @@ func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (repor
 }
 
 // tryDropIn places a drop-in, and reports whether the runtime has loaded it. It places none if the
-// runtime's report could not show that. If the runtime has not loaded the drop-in, PlaceEntry later removes the drop-in like any entry of another mode.
+// runtime's report could not show that. PlaceEntry later removes a drop-in that the runtime has not
+// loaded, like any entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
 	p, err := conflist.FindPrimary(net)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // runtimeFault returns an error if the runtime does not answer, or reports a configuration that does not
 // call the plugin or, in mode multus-chain, the chain. It returns nil in mode multus, and if the runtime
-// does not report its configuration, or has no socket, because the agent then relies on the files. In mode auto, a missing socket is an error, because the runtime's
-// report decides the mode.
+// does not report its configuration, or has no socket, because the agent then relies on the files. In
+// mode auto, a missing socket is an error, because the runtime's report decides the mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
 		return nil

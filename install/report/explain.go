@@ -10,8 +10,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// ExplanationForm is the version of the format of Explanation and Trace. A new field does not change
-// the version, because readers ignore unknown fields.
+// ExplanationForm is the version of the format of Explanation, Trace and NodeTraffic. A new field does
+// not change the version, because readers ignore unknown fields.
 const ExplanationForm = 1
 
 // Limits of an answer. They are necessary because a pod with NET_ADMIN can cause long answers, and
@@ -79,8 +79,8 @@ var (
 	errExplanationForm = errors.New("it has form")
 )
 
-// DecodeAnswer decodes the answer of an agent of any version into an Explanation or a Trace. Errors:
-// ErrAnswer, also for an answer of another version.
+// DecodeAnswer decodes the answer of an agent of any version into an Explanation, a Trace or a
+// NodeTraffic. Errors: ErrAnswer, also for an answer of another version.
 func DecodeAnswer(document []byte, into any) error {
 	var head struct{ Form int }
 	err := json.Unmarshal(document, &head)

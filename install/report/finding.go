@@ -80,7 +80,7 @@ func (f Findings) String() string {
 	return cmp.Or(strings.Join(f.Each(Finding.Coded), "\n"), "no problems found")
 }
 
-// Summary returns the subjects and reasons in one line.
+// Summary returns the subjects, reasons and codes in one line.
 func (f Findings) Summary() string {
 	return strings.Join(f.Each(func(one Finding) string { return one.Code.Mark(one.Summary()) }), "; ")
 }

@@ -19,7 +19,7 @@ const (
 	DropIn Mode = "dropin"
 	// Insert writes the entry to the conflist that the runtime loads.
 	Insert Mode = "insert"
-	// Owned writes a conflist that copies the primary one, and whose name sorts before all others.
+	// Owned writes a conflist that copies the primary one, and whose name sorts before those of known installers.
 	Owned Mode = "owned"
 	// Multus writes a configuration to which a network attachment refers.
 	Multus Mode = "multus"

@@ -75,8 +75,9 @@ func (p Pods) Lacks(uid string) bool {
 // accepts 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
-// Encode returns the state as JSON of at most MaxNodeState bytes. If the state is too large, Encode
-// cuts texts, and omits pods from the end.
+// Encode returns the state as JSON of at most MaxNodeState bytes. Encode cuts long
+// texts, omits findings, notes and pods beyond their limits, and omits further pods from the end if the
+// state is still too large.
 func (s NodeState) Encode() string {
 	d := newNodeDocument(s)
 	d.limit()
@@ -99,7 +100,7 @@ func (p Pods) Encode() []byte {
 	return p.shrink(func() []byte { return encodeState(p) })
 }
 
-// shrink removes pods until the encoded text fits.
+// shrink removes pods until the encoded text fits, or none is left.
 func (p *Pods) shrink(encoded func() []byte) []byte {
 	for {
 		document := encoded()

@@ -49,8 +49,8 @@ type Failure struct {
 
 const retryInterval = 250 * time.Millisecond
 
-// Run returns nil once the capture of each family is proved. If the budget is used up before, or the
-// proxy's port is in use, it returns a Failure.
+// Run returns nil once the capture of each family is proved. If the budget is used up before, the
+// proxy's port is in use, or an address for a family is missing, it returns a Failure.
 func Run(ctx context.Context, s Settings, progress io.Writer) error {
 	var probes []*probe
 	defer func() {
