@@ -109,8 +109,8 @@ const cleanupTimeout = 2 * time.Minute
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
 // Run tests each mode between pairs of nodes. It removes the objects that it created, even after an
-// error or the end of ctx. It returns an error only if the test could not run, because failed checks
-// are in the Report.
+// error or the end of ctx. It returns an error only if the test could not run to its end, or left
+// objects, because failed checks are in the Report.
 func (t *Test) Run(ctx context.Context) (*Report, error) {
 	nodes, err := choose(t.Fleet, t.Nodes)
 	if err != nil {

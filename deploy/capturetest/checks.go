@@ -23,7 +23,8 @@ type check struct {
 }
 
 // newChecks returns the checks for the addresses of the server and its Service. It marks a check as
-// skipped if the configuration exempts the check's connection from capture in all pods.
+// skipped if the configuration exempts the check's connection from capture in all pods, or if the
+// connection's destination has no address of the family.
 func newChecks(server, service map[string]netip.Addr, p ports, settings config.Settings) (checks []check) {
 	add := func(c check) {
 		excludes := func(p netip.Prefix) bool { return p.Contains(c.to.Addr()) }

@@ -33,7 +33,7 @@ func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
 	}
 }
 
-// nameForm is the form of the names that a test chooses. A namespace is removed only if its name has
+// nameForm is the form of the names that a test chooses. An object is removed only if its name has
 // this form, because a label does not prove that a test created it.
 var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 

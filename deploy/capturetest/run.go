@@ -119,7 +119,7 @@ func (r *run) refusal(err error) error {
 }
 
 // start creates a pod, and waits until done returns true for the pod's state. It returns an obstacle if
-// the pod was changed by admission, fails, or does not start in time.
+// the pod is refused or changed by admission, fails, or does not start in time.
 func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
 	r.Progress("%s: starting pod %s on node %s", r.step, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)

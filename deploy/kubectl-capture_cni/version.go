@@ -15,7 +15,7 @@ import (
 // versions contains the versions of the kubectl plugin and of the agents.
 type versions struct {
 	Plugin string         `json:"plugin"`
-	Agents map[string]int `json:"agents"` // number of agents with each version
+	Agents map[string]int `json:"agents"` // number of nodes by the version of their agents
 }
 
 func versionCommand(o *options) *cobra.Command {

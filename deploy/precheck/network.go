@@ -72,8 +72,8 @@ func (r *Report) checkCalico(c *Cluster) {
 	}
 }
 
-// checkNamespace adds a finding if the namespace's Pod Security level would refuse the agents, which
-// mount directories of the node.
+// checkNamespace adds a finding about the namespace's Pod Security level, which must admit the agents,
+// because these mount directories of the node, and the commands that set the level.
 func (r *Report) checkNamespace(c *Cluster) {
 	label := report.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}

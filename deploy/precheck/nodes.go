@@ -96,7 +96,8 @@ func (r *Report) checkLeftOut(c *Cluster) {
 	}
 }
 
-// checkNodes adds findings about the kernels and runtimes of the nodes, and chooses the platform.
+// checkNodes adds findings about the kernels and runtimes of the nodes, and chooses the platform
+// and the backend.
 func (r *Report) checkNodes(c *Cluster) {
 	r.checkLeftOut(c)
 	platforms, runtimes, found := map[string]bool{}, map[string]bool{}, map[report.Finding][]string{}

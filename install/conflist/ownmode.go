@@ -53,7 +53,7 @@ func (o owned) Fault(net Net, entry []byte) error {
 	case err != nil:
 		return fmt.Errorf("%s may be outdated, it embeds %s: %w", OwnedName, sourceOf(current), err)
 	case !bytes.Equal(current, want):
-		return fmt.Errorf("%s is outdated: the primary list has changed", OwnedName)
+		return fmt.Errorf("%s is outdated: the primary list or the entry has changed", OwnedName)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestOwnedFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList)
-	if fault := p.Fault(net, OldEntry); fault == nil || !strings.Contains(fault.Error(), "is outdated: the primary list has changed") {
+	if fault := p.Fault(net, OldEntry); fault == nil || !strings.Contains(fault.Error(), "is outdated: the primary list or the entry has changed") {
 		t.Errorf("after a change, fault is %v", fault)
 	}
 	if err := p.Place(net, OldEntry); err != nil {

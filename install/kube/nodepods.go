@@ -32,7 +32,7 @@ const (
 )
 
 // Pace of new watches, because an API server or a proxy may end each watch after a few events. The
-// reflector itself backs off only after failures, by 1 to 60 seconds.
+// reflector itself backs off only after failures, by 0.8 to 60 seconds.
 const (
 	watchInterval = 2 * time.Second
 	watchBurst    = 5
