@@ -23,18 +23,18 @@ var defaultClaims = map[string][]string{
 		"value admission.istioInit.enabled=false", "value admission.capabilities.enabled=false", "value admission.identity.enabled=false",
 		"value admission.settings.enabled=false",
 	},
-	"With `{Deny}`, the default":          {`value admission.validationActions=["Deny"]`},
-	"`inPlace`, the default":              {`value guard.policy="inPlace"`},
-	"`never`, the default":                {`value guard.update="never"`},
-	"The default mode is `auto`":          {"variable CAPTURE_CNI_MODE=auto"},
-	"`multus`, the default":               {"variable CAPTURE_CNI_MODE=multus platform=openshift"},
-	"which is empty by default":           {"row | `excludeNamespaces` | list of namespaces | `[]` |"},
-	"the default of this value is":        {"test install/conflist.TestEntry"},
-	"agents tolerate all taints":          {`value tolerations=[{"operator":"Exists"}]`, `value seccompProfile={"type":"RuntimeDefault"}`},
-	"`nftables` is the default":           {"row | `backend` | `nftables`, `iptables`, `iptables-nft`, `iptables-legacy` | `nftables` |"},
-	"captures IPv6 if the inbound or the outbound variable":    {"test plugin/capture.TestLinkerdListens"},
-	"containerd grants `NET_RAW` by":      {}, // no default of ours
-	"By default, the agents' account may": {"test deploy.TestPermissions"},
+	"With `{Deny}`, the default":                            {`value admission.validationActions=["Deny"]`},
+	"`inPlace`, the default":                                {`value guard.policy="inPlace"`},
+	"`never`, the default":                                  {`value guard.update="never"`},
+	"The default mode is `auto`":                            {"variable CAPTURE_CNI_MODE=auto"},
+	"`multus`, the default":                                 {"variable CAPTURE_CNI_MODE=multus platform=openshift"},
+	"which is empty by default":                             {"row | `excludeNamespaces` | list of namespaces | `[]` |"},
+	"the default of this value is":                          {"test install/conflist.TestEntry"},
+	"agents tolerate all taints":                            {`value tolerations=[{"operator":"Exists"}]`, `value seccompProfile={"type":"RuntimeDefault"}`},
+	"`nftables` is the default":                             {"row | `backend` | `nftables`, `iptables`, `iptables-nft`, `iptables-legacy` | `nftables` |"},
+	"captures IPv6 if the inbound or the outbound variable": {"test plugin/capture.TestLinkerdListens"},
+	"containerd grants `NET_RAW` by":                        {}, // no default of ours
+	"By default, the agents' account may":                   {"test deploy.TestPermissions"},
 }
 
 // TestDefaults expects each sentence of the operators' documents about a default to be true.
