@@ -127,6 +127,7 @@ func TestOutbox(t *testing.T) {
 		{finding(report.Unknown, "no API server"), "", "", ""},
 		{finding(report.Captured, "no rules"), telemetry.Repaired, telemetry.Uncaptured, "is captured now"},
 		{finding(report.Captured, "one rule more"), telemetry.Repaired, telemetry.Drifted, "are restored"},
+		{finding(report.Captured, "rules of v4"), telemetry.Updated, telemetry.Outdated, "were updated"},
 		{finding(report.Uncaptured, "no rules"), telemetry.Found, telemetry.Uncaptured, "not captured"},
 		{finding(report.Drifted, "one rule more"), telemetry.Found, telemetry.Drifted, "not restored"},
 		{finding(report.Outdated, "of v0"), telemetry.Found, telemetry.Outdated, "a restart"},
@@ -139,7 +140,7 @@ func TestOutbox(t *testing.T) {
 		conn := lab.AgentSocket(t, socket)
 		o := outbox{socket: socket}
 		w := examined("web", tt.finding)
-		if tt.verdict == telemetry.Repaired {
+		if tt.verdict == telemetry.Repaired || tt.verdict == telemetry.Updated {
 			w.repaired = report.Code(tt.reason)
 		}
 		o.add(w)

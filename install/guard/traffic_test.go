@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,4 +58,41 @@ func TestCountTraffic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUncountedTraffic reads counters that say nothing about the pod, and those of other rules.
+func TestUncountedTraffic(t *testing.T) {
+	t.Parallel()
+	of := trace.Outcome{Decision: "own", Reason: "proxy"}
+	counters := func(packets uint64) kernel.Counters { return kernel.Counters{"a": {packets}} }
+	registry := prometheus.NewRegistry()
+	meters := []trace.Meter{{Chain: "a", Of: of}}
+	e := &examiner{meters: map[string][]trace.Meter{"stamp": meters, "next": meters}, metrics: newPodMetrics(metrics.NewFactory(registry))}
+	w := &watched{desired: desired{stamp: "stamp", mesh: "istio"}, exact: true}
+	expect := func(what string, o kernel.Observation, want float64) {
+		t.Helper()
+		e.countTraffic(w, o)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0.0
+		for _, family := range families {
+			if family.GetName() == "capture_cni_connections_total" {
+				got = family.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %v connections, want %v", what, got, want)
+		}
+	}
+	expect("an unchanged namespace", kernel.Observation{Counters: counters(5)}, 0)
+	expect("unreadable counters", kernel.Observation{Generation: 1, Counters: counters(5), CountersFault: errors.New("no netlink")}, 0)
+	w.exact = false
+	expect("other rules than the desired ones", kernel.Observation{Generation: 1, Counters: counters(5)}, 0)
+	w.exact = true
+	expect("the first reading", kernel.Observation{Generation: 1, Counters: counters(5)}, 5)
+	w.desired.stamp = "next"
+	expect("new rules, whose counters began at 0", kernel.Observation{Generation: 2, Counters: counters(7)}, 12)
+	expect("none since", kernel.Observation{Generation: 2, Counters: counters(7)}, 12)
 }

@@ -210,6 +210,8 @@ func TestUpdateCounts(t *testing.T) {
 		g.watched[id] = examined(id, finding(report.Changed, ""))
 		g.watched[id].desired = d
 	}
+	g.watched["drifted"] = examined("drifted", finding(report.Drifted, "")) // a repair, and no update
+	g.watched["drifted"].desired = desired{followable: true}
 	if diff := gocmp.Diff(map[string]int{"rules": 2, "annotations": 2}, g.summarize(time.Now()).Updates); diff != "" {
 		t.Error(diff)
 	}
