@@ -205,3 +205,18 @@ func TestDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestSyncImpossible syncs a directory of a file system that can't, and deletes a temporary file that can't be deleted.
+func TestSyncImpossible(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	d, err := OpenDir(directory, func(operation, _ string) error { return map[string]error{"syncdir": syscall.EINVAL, "remove": syscall.EROFS}[operation] })
+	lab.Check(t, err)
+	defer d.Close()
+	lab.Check(t, d.Sync())
+	lab.Check(t, d.ClearTemps())
+	lab.Check(t, os.WriteFile(directory+"/"+tempPrefix+"X", nil, 0o600))
+	if err := d.ClearTemps(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("got %v", err)
+	}
+}
