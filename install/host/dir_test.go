@@ -210,7 +210,9 @@ func TestDisk(t *testing.T) {
 func TestSyncImpossible(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
-	d, err := OpenDir(directory, func(operation, _ string) error { return map[string]error{"syncdir": syscall.EINVAL, "remove": syscall.EROFS}[operation] })
+	d, err := OpenDir(directory, func(operation, _ string) error {
+		return map[string]error{"syncdir": syscall.EINVAL, "remove": syscall.EROFS}[operation]
+	})
 	lab.Check(t, err)
 	defer d.Close()
 	lab.Check(t, d.Sync())
