@@ -128,7 +128,7 @@ func pauseOf(lease *coordination.Lease) time.Duration {
 	return (time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second - time.Minute) / 2
 }
 
-// editLease is somebody's edit of a label, which takes a new resource version.
+// editLease changes a label as another program does, which gives the Lease a new resource version.
 func (w *world) editLease() {
 	if lease := w.api.Lease("mesh", "node-1"); lease != nil {
 		lease.Labels["edited"] = fmt.Sprint(w.generation)
