@@ -97,7 +97,7 @@ var clusterCodes = []Meaning{
 		"run the command again with --agent-namespace",
 	},
 	{Upgrade, "capture-cni is already installed.", "The cluster has a release.", "follow deploy/guides/upgrade.md"},
-	{ImagePinned, "The image is pinned to another release.", "image.tag or image.digest is set.", "set both to the chart's release"},
+	{ImagePinned, "The image is pinned.", "image.tag or image.digest is set.", "set both to an image of the chart's release"},
 	{
 		PermissionMissing, "A part of the cluster could not be read.", "You lack a permission, or the API server failed.",
 		"ask for the permission, or check by hand",
@@ -136,7 +136,7 @@ var clusterCodes = []Meaning{
 	},
 	{
 		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is elsewhere, or not installed.",
-		"install capture-cni, or set --agent-namespace to its namespace",
+		"install capture-cni, or set --agent-namespace",
 	},
 	{
 		NoNodes, "No node is selected.", "The chart's selectors fit no node.",
@@ -148,12 +148,12 @@ var clusterCodes = []Meaning{
 		"keep meshed pods off these nodes",
 	},
 	{
-		FenceUnknown, "Pods ask for a fence on nodes whose agent knows none.", "Some nodes run capture-cni 0.3 or earlier.",
-		"upgrade capture-cni on these nodes, and restart the fenced pods there",
+		FenceUnknown, "Pods ask for a fence, but some nodes' agents know none.", "Some nodes run capture-cni 0.3 or earlier.",
+		"upgrade capture-cni there, and restart the fenced pods",
 	},
-	{PodsUnnamed, "More pods are uncaptured than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
+	{PodsUnnamed, "More pods need attention than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
 	{
-		TestMisrouted, "A connection missed its proxy, or met another.", "A pod's rules are missing or wrong.",
+		TestMisrouted, "A connection took a wrong path.", "A pod's rules are missing or wrong.",
 		"look at the node in kubectl capture-cni status -o wide",
 	},
 	{

@@ -53,24 +53,28 @@ const (
 // nodeCodes contains the meaning of each code in this file.
 var nodeCodes = []Meaning{
 	{
-		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, or another one manages the node.",
+		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, another one runs, or the state directory fails.",
 		"wait for the other agent's end, or remove the other release",
 	},
 	{
 		PluginMissing, "The plugin's programs are missing or different.",
-		"The directory is read-only, or another program changed files.", "correct the cause",
+		"The directory can't be written, or another program changed files.", "correct the cause",
 	},
 	{
-		CredentialsInvalid, "The plugin's credentials are missing or invalid.", "The API server does not answer, or a clock is wrong.",
+		CredentialsInvalid, "The plugin's credentials are missing, invalid or not yet removed.",
+		"The API server issues no token, or a clock is wrong.",
 		"correct the cause",
 	},
-	{BackendUnusable, "The kernel can't apply the rules.", "A netfilter module is missing.", "load the module, or choose another backend"},
 	{
-		LookupsUnanswered, "The agent does not answer the plugin.", "The agent has not read its pods yet.",
+		BackendUnusable, "The backend can't apply the rules.", "A netfilter module or iptables is missing.",
+		"load the module and delete the agent's pod, or choose another backend",
+	},
+	{
+		LookupsUnanswered, "The agent can't answer the plugin reliably.", "The agent has not read its pods, or is unauthorized.",
 		"wait a minute, then check the API server",
 	},
 	{
-		EntryMissing, "The runtime's list lacks the current entry.", "The primary plugin is missing, or another program owns the file.",
+		EntryMissing, "The runtime's list lacks the current entry.", "The primary plugin is missing, or the agent can't write the entry.",
 		"correct the cause",
 	},
 	{
@@ -90,19 +94,19 @@ var nodeCodes = []Meaning{
 	{NoFence, "Pods with a fence can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{NoIPv6, "Meshed pods with IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{
-		IPTablesChosen, "Backend auto chose iptables, so no guard runs.", "The kernel lacks a module of nftables.",
-		"load the module, if meshed pods need it",
+		IPTablesChosen, "Backend auto chose iptables, so the guard is idle.", "The kernel lacks a module of nftables.",
+		"load the module and reboot, if you need the guard",
 	},
 	{
 		LeftOnNode, "The removal left the plugin on the node.", "The runtime needs the plugin to delete pods.",
 		"delete the plugin once captured pods have ended",
 	},
 	{
-		PodsRepaired, "The guard repaired pods within the last hour.", "The pods started uncaptured, or lost rules.",
-		"run kubectl capture-cni explain for them",
+		PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "The pods started uncaptured, or lost rules.",
+		"read the pods' Events CaptureRepaired",
 	},
 	{
-		EventsDropped, "The agent dropped Events about pods.", "Too many Events waited, or the API server refused them.",
+		EventsDropped, "The agent dropped Events about pods.", "Too many Events waited, or posting failed.",
 		"read the agent's log",
 	},
 	{
@@ -139,12 +143,12 @@ var nodeCodes = []Meaning{
 		"allow the access, or run unconfined agents (appArmorProfile, seLinuxOptions)",
 	},
 	{
-		ReadOnly, "The agent can't write a directory.", "The directory is on a read-only image or mount.",
-		"mount the directory writable, or use the platform's",
+		ReadOnly, "The agent can't write a directory.", "The mount is read-only, or root does not own the directory.",
+		"mount the directory writable, use the platform's, or set addCapabilities",
 	},
 	{SELinux, "SELinux is enforcing on the node.", "The distribution enables SELinux.", "run the agents with seLinuxOptions.type=spc_t"},
 	{
-		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The owner chose another mode than 0600.",
+		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The owner chose a wider mode than 0600.",
 		"set the mode 0600, or ask the owner to",
 	},
 	{
@@ -156,20 +160,23 @@ var nodeCodes = []Meaning{
 		ChainSkipped, "Multus skips the auxiliary chain.", "A file in the chain's directory is broken.",
 		"ask the file's owner to correct it",
 	},
-	{ListWaiting, "The runtime has no primary list yet.", "The primary plugin is not installed yet.", "none; the agent waits"},
+	{
+		ListWaiting, "The runtime has no complete list yet.", "The primary plugin is not installed, or a file is faulty.",
+		"none, or correct the named file",
+	},
 	{
 		ListUnusable, "The primary list can't take the entry.", "The list is broken, or of an unsupported version.",
 		"correct the list, or ask its owner to",
 	},
 	{
 		ListUncovered, "The runtime may load a list without an entry.", "CRI-O skips lists whose programs are missing.",
-		"delete that list, or name all plugin directories in --bin-dir",
+		"delete the list if unused, or name all plugin directories in --bin-dir",
 	},
-	{MultusPrimary, "Every pod costs an API request.", "Multus passes no annotations.", "consider mode multus"},
+	{MultusPrimary, "Every pod is looked up.", "Multus passes no annotations.", "consider mode multus"},
 	{ModeRefused, "The mode does not fit the primary list.", "The list's form excludes this mode.", "set another --mode"},
 	{KernelUntested, "The kernel was not tested.", "The command did not run as root on the node.", "run the command as root on the node"},
 	{
-		CiliumExclusive, "Cilium removes other plugins' entries.", "cni.exclusive is set, and the runtime loads no drop-ins.",
+		CiliumExclusive, "Cilium removes other plugins' entries.", "cni.exclusive is set, and the entry is no drop-in.",
 		"set Cilium's cni.exclusive=false, or use mode dropin",
 	},
 	{

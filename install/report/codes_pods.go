@@ -52,11 +52,11 @@ const (
 var podCodes = []Meaning{
 	{Captured, "The pod has the desired rules.", "The plugin or the guard wrote the rules.", "none"},
 	{
-		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, or lost its rules.",
+		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, lost its rules, or is sandboxed.",
 		"restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Drifted, "The pod's rules changed since its ADD.", "A process with NET_ADMIN changed the rules.",
+		Drifted, "The pod's rules were changed.", "A process with NET_ADMIN changed the rules.",
 		"find that process; restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
@@ -72,7 +72,7 @@ var podCodes = []Meaning{
 		"restart the pod once the other plugin is gone",
 	},
 	{
-		Obstructed, "Another table could hide packets from the capture rules.", "A container with NET_ADMIN added the table.",
+		Obstructed, "Other rules could keep packets from the capture rules.", "A container with NET_ADMIN added these rules.",
 		"remove NET_ADMIN from that container",
 	},
 	{
@@ -84,17 +84,20 @@ var podCodes = []Meaning{
 		"wait a minute, then run kubectl capture-cni status",
 	},
 	{Exempt, "The pod is in a mesh, but not captured.", "Settings exempt the pod.", "read the cause's code"},
-	{NotExamined, "The node's guard does not know the pod.", "The guard fails, or the runtime omits the pod.", "read the guard's log"},
 	{
-		NotStarted, "The pod has no network after a minute.", "The ADD of a plugin fails.",
+		NotExamined, "The node's guard did not report the pod.", "The guard fails, the runtime omits the pod, or you lack pods/exec.",
+		"read the guard's log",
+	},
+	{
+		NotStarted, "The pod has no network yet.", "A plugin's ADD fails or still runs.",
 		"run kubectl capture-cni explain for the pod",
 	},
 	{
-		NotReported, "No guard reports the pod's state.", "The guard is disabled, or lacks nftables or CRI socket.",
+		NotReported, "No guard reports the pod's state.", "The guard is disabled, fails, or lacks nftables, agentSocket or CRI socket.",
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
 	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
-	{NotInMesh, "The pod is in no mesh.", "Another code names the cause.", "none"},
+	{NotInMesh, "The pod is in no captured mesh.", "Another code names the cause.", "none"},
 	{
 		NotScheduled, "The pod has no node.", "The scheduler found no node, often because of taints.",
 		"run kubectl describe pod; see deploy/guides/taint.md",
@@ -104,7 +107,10 @@ var podCodes = []Meaning{
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
 	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if the pod needs no sidecar"},
-	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY.", "The pod's settings disable Envoy.", "none, if the pod needs no sidecar"},
+	{
+		ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "The pod's settings disable Envoy.",
+		"none, if the pod needs no sidecar",
+	},
 	{OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway.", "none, if the pod needs no sidecar"},
 	{
 		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The author excluded the pod.",
@@ -119,7 +125,7 @@ var podCodes = []Meaning{
 		"none, if intended; else correct excludeNamespaces",
 	},
 	{
-		NotInjected, "No injector changed the pod.", "The namespace does not enable injection.",
+		NotInjected, "No injector changed the pod.", "Neither namespace nor pod enables injection.",
 		"enable injection (istio-injection=enabled, istio.io/rev, linkerd.io/inject=enabled, kuma.io/sidecar-injection=enabled, " +
 			"consul.hashicorp.com/connect-inject=true), and restart the pod",
 	},
@@ -137,23 +143,26 @@ var podCodes = []Meaning{
 		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation is not valid.",
 		"correct the annotations in the message, and restart the pod",
 	},
-	{AddRefused, "The plugin refuses the pod.", "The pod would run without capture.", "correct the cause"},
+	{AddRefused, "The plugin refuses the pod.", "The pod would be partly uncaptured, or captured twice.", "correct the cause"},
 	{
 		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
 		"run kubectl capture-cni status; the kubelet retries",
 	},
 	{
-		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong key or value.",
-		"correct netconf; the kubelet retries",
+		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong value, or the kubeconfig is invalid.",
+		"correct the cause; the kubelet retries",
 	},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
 		"correct the cause; the kubelet retries",
 	},
-	{AddKernel, "The kernel refused the capture rules.", "A kernel module is missing.", "load the module, or choose another backend"},
+	{
+		AddKernel, "The plugin could not apply the rules.", "A kernel module is missing, or another error occurred.",
+		"load a missing module, or choose another backend",
+	},
 	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the kubelet retries"},
 	{
-		AddWarned, "The plugin captured the pod, with a warning.", "An annotation, variable or container does not work as written.",
+		AddWarned, "The pod's ADD has a warning.", "A setting has no effect, or traffic may bypass capture.",
 		"follow the message",
 	},
 	{
