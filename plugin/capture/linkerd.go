@@ -73,7 +73,7 @@ func linkerdAnnotations() []Annotation {
 		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},
 		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
-		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if its container sets none"},
+		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if container and pod set none"},
 		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none"},
 	}
 }
