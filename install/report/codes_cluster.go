@@ -161,5 +161,5 @@ var clusterCodes = []Meaning{
 		"correct the NetworkPolicy or firewall",
 	},
 	{TestPodFailed, "A pod of the test failed.", "The image is missing, or of another version.", "set --image, or correct the cause"},
-	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if you do not need the check"},
+	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if the check is not needed"},
 }

@@ -144,7 +144,7 @@ var nodeCodes = []Meaning{
 	},
 	{
 		ReadOnly, "The agent can't write a directory.", "The mount is read-only, or root does not own the directory.",
-		"mount the directory writable, use the platform's, or set addCapabilities",
+		"make the directory writable (addCapabilities), or use the platform's",
 	},
 	{SELinux, "SELinux is enforcing on the node.", "The distribution enables SELinux.", "run the agents with seLinuxOptions.type=spc_t"},
 	{

@@ -106,12 +106,9 @@ var podCodes = []Meaning{
 		InitContainer, "An init container captures the pod.", "The injector adds that container.",
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
-	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if the pod needs no sidecar"},
-	{
-		ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "The pod's settings disable Envoy.",
-		"none, if the pod needs no sidecar",
-	},
-	{OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway.", "none, if the pod needs no sidecar"},
+	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if intended"},
+	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "The pod's settings disable Envoy.", "none, if intended"},
+	{OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway.", "none, if intended"},
 	{
 		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The author excluded the pod.",
 		"none, if intended; else correct the label or annotation",
@@ -131,7 +128,7 @@ var podCodes = []Meaning{
 	},
 	{
 		HostNetwork, "The node's network is never captured.", "The pod sets hostNetwork.",
-		"none; a meshed pod needs its own network",
+		"none, if intended",
 	},
 	{MeshOff, "The plugin ignores the pod's mesh.", "netconf.meshes omits the mesh.", "add the mesh, if its pods should be captured"},
 	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
