@@ -36,17 +36,17 @@ func newNodeMetrics(f *metrics.Factory) *nodeMetrics {
 			"problems that preflight found at the agent's start, by `severity` (serious, note)", "severity"),
 		tokenIssued:  f.Gauge("token_issued_timestamp_seconds", "issue time of the plugin's token"),
 		tokenExpires: f.Gauge("token_expires_timestamp_seconds", "expiry time of the plugin's token"),
-		caExpires:    f.Gauge("ca_expires_timestamp_seconds", "expiry time of the cluster CA's first certificate"),
+		caExpires:    f.Gauge("ca_expires_timestamp_seconds", "earliest expiry time of the cluster CA's certificates"),
 		credentialsChecked: f.Gauge("credentials_checked_timestamp_seconds",
 			"time of the last check that found token and CA valid, or renewed them"),
 		credentialsFallback: f.Gauge("credentials_fallback",
-			"1 while `--state-dir` is not writable and only `--run-dir` holds the credentials"),
+			"1 while `--state-dir` is not writable and `--run-dir` holds the current credentials"),
 		polling: f.Gauge("watch_polling", "1 while the kernel lacks inotify watches and the agent polls directories"),
 		taint:   f.Gauge("taint", "1 while the node has the taint of `--untaint`"),
 		runtime: f.GaugeVec("runtime_info",
-			"1 for the runtime that answers the agent (labels `name`, `version`, `socket`)", "name", "version", "socket"),
-		tokensRequested: f.Counter("token_requests_total", "tokens that the agent requested"),
-		tokensBad:       f.Counter("token_rejected_total", "tokens that the API server rejected before they expired"),
+			"1 for the runtime that answered last (labels `name`, `version`, `socket`)", "name", "version", "socket"),
+		tokensRequested: f.Counter("token_requests_total", "tokens that the agent received"),
+		tokensBad:       f.Counter("token_rejected_total", "times that the API server rejected the plugin's token"),
 	}
 }
 
