@@ -23,8 +23,8 @@ ambient mode, the settings of Cilium and Calico, and Pod Security. It prints the
 commands that install or upgrade the chart with values that fit, once they are safe
 to run, or the guide to follow.
 
-It reads nodes, DaemonSets, ConfigMaps, the configurations of webhooks, two
-ClusterRoleBindings and the namespace by get and list, and changes nothing.`,
+It reads nodes, DaemonSets, ConfigMaps, webhooks, two ClusterRoleBindings, the
+namespace and Calico's FelixConfiguration by get and list, and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
 			cluster, err := precheck.Read(command.Context(), client, o.agentNamespace)
