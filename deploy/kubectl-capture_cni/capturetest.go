@@ -35,8 +35,8 @@ NET_ADMIN; it is skipped if the API server refuses that. With --namespace, both 
 tested in that namespace, in which nothing may inject pods.
 
 It tests one node of each kind (kernel, runtime, image, architecture), two at least,
-and begins once all agents are ready. With --nodes it tests all nodes, or those that
-are named, in whatever state they are.
+or with --nodes all every node, if all agents are ready. Nodes that --nodes names are
+tested in any state.
 
 If a check fails, it packs an archive as the command report does. The exit status is 2
 also if nothing could be tested. --output junit writes the results for a CI system.`,
