@@ -26,7 +26,7 @@ func backendCommand(o *options) *cobra.Command {
 		Long: `Test whether this node's kernel supports the backend, with every kind of rule, in a
 scratch network namespace. With "backend": "auto" in --netconf, choose nftables, or
 iptables where the kernel lacks nf_tables. The result is kept in --run-dir until the
-next boot; run writes no entry for a backend that does not work.
+next boot; while the backend does not work, run only restores a lost entry.
 
 Needs the capabilities SYS_ADMIN and NET_ADMIN. To test iptables, it executes the
 programs below --root, which needs NET_RAW, SYS_CHROOT and, where a module is not
