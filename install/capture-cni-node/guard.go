@@ -36,10 +36,10 @@ func guardCommand(o *options) *cobra.Command {
 
 The guard lists the pods through the runtime and compares the rules in each network
 namespace with the desired state, which comes from the annotations at the pod's
-creation. With --policy inPlace it repairs pods that drift; established connections
-survive where the kernel allows it. With --policy evict it requests the eviction of
-such pods from the agent. It keeps each pod's baseline in --run-dir, to detect drift
-also after a restart.
+creation. With --policy inPlace it repairs uncaptured and drifted pods; connections
+survive where the kernel allows it, except in fenced pods. With --policy evict it asks
+the agent to evict such pods. It keeps each pod's baseline in --run-dir, to detect
+drift also after a restart.
 
 Needs --cri-socket, the agent's sockets in --run-dir, the pods' network namespaces at
 the runtime's paths, and the capabilities SYS_ADMIN and NET_ADMIN. It has no access to
