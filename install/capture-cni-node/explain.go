@@ -33,7 +33,7 @@ pod's network namespace makes the answer uncertain. Rules are numbered as nftabl
 holds them.
 
 Needs what the guard needs, and runs in its container; in the installer's container,
-it shows the last ADD alone:
+it shows only the last ADD:
 
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web --to 10.1.2.3:443 --as 1000:1000`,
