@@ -54,7 +54,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory of the credentials and the agent's state, on the node; must survive a reboot")
 	flags.StringVar(&o.RunDir, "run-dir", o.RunDir,
-		"directory of the agent's socket, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+		"directory of the agent's sockets, on the node; holds the credentials while the disk of --state-dir is full or read-only")
 	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "",
 		"with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, "+
 			"for a line that recreates the entry at boot; empty: none")
