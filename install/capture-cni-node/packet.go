@@ -30,7 +30,8 @@ var packetFlagNames = []string{"from", "as", "udp", "ping", "in", "interface", "
 func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 	flags.StringVar(&f.to, "to", "",
 		"trace the first packet of a connection to this IP:PORT: print which rule decides about it, and its path; empty: no trace")
-	flags.StringVar(&f.from, "from", "", "with --to: the packet's source, IP or IP:PORT; empty: a source that no rule names")
+	flags.StringVar(&f.from, "from", "",
+		"with --to: the packet's source, IP or IP:PORT; empty: that of the pod's routes, or one that no rule names")
 	flags.StringVar(&f.as, "as", "", "with --to: the sending process, UID:GID; empty: a user and a group that no rule names")
 	flags.BoolVar(&f.udp, "udp", false, "with --to: UDP instead of TCP")
 	flags.BoolVar(&f.ping, "ping", false, "with --to, an IP address without a port: an ICMP echo request instead of TCP")
