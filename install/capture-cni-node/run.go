@@ -46,9 +46,9 @@ the node is clean. The end of the process changes nothing on the node.`,
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "",
-		"key of the taint to remove once the node captures pods, e.g. capture-cni.io/not-ready; empty: none")
+		"key of the taint to remove once the node captures pods; needs --node-name, POD_NAMESPACE, POD_NAME and POD_UID; empty: none")
 	flags.BoolVar(&a.condition, "condition", false,
-		"write the condition CaptureReady of the Node; needs --node-name and the permission to patch the status of Nodes")
+		"write the condition CaptureReady of the Node; needs what --untaint needs, and the permission to patch the status of Nodes")
 	flags.BoolVar(&a.postsEvents, "events", true,
 		"post Events on pods with errors or warnings; needs the permission to create and patch Events")
 	flags.BoolVar(&a.evicts, "evict", false,
