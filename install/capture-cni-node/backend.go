@@ -30,8 +30,7 @@ next boot; while the backend does not work, run only restores a lost entry.
 
 Needs the capabilities SYS_ADMIN and NET_ADMIN. To test iptables, it executes the
 programs below --root, which needs NET_RAW, SYS_CHROOT and, where a module is not
-loaded yet, SYS_MODULE. It fails if the test shows neither that the backend works nor
-that it does not.`,
+loaded yet, SYS_MODULE. It fails if the test has no clear result.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return o.testBackend(command.Context()) },
 	}
