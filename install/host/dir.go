@@ -126,7 +126,7 @@ func (d *Dir) TriggerWatch() error {
 		err = errors.Join(file.Close(), d.root.Remove(temp))
 	}
 	if err != nil {
-		return fmt.Errorf("triggering watches of %s: %w", d.path, err)
+		return fmt.Errorf("triggering watches of %s: %w", d.path, withoutTemp(err, temp, "a temporary file"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,7 @@ func (d *Dir) Replace(name string, content io.Reader, perm fs.FileMode, try func
 
 func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(path string) error) (err error) {
 	temp := tempName()
+	defer func() { err = withoutTemp(err, temp, name) }()
 	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing in %s: %w", d.path, err)
@@ -62,6 +64,23 @@ func (d *Dir) write(name string, content io.Reader, perm fs.FileMode, try func(p
 	}
 	return d.root.Rename(temp, name)
 }
+
+// withoutTemp returns the error with the file's name instead of the temporary one. The same fault must
+// always have the same text, because the agent logs, posts and publishes each text that is new.
+func withoutTemp(err error, temp, name string) error {
+	if err == nil {
+		return nil
+	}
+	return renamed{err, strings.ReplaceAll(err.Error(), temp, name)}
+}
+
+type renamed struct {
+	error
+	text string
+}
+
+func (r renamed) Error() string { return r.text }
+func (r renamed) Unwrap() error { return r.error }
 
 const selinux = "security.selinux"
 
