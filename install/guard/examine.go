@@ -28,15 +28,15 @@ var ended = func() context.Context {
 
 // examiner examines one pod at a time, and stores the results in the pod's watched.
 type examiner struct {
-	settings   Settings
-	asker      *asker
-	runtime    Runtime
-	breaker    breaker // stops requests whether a pod still runs
-	references *kernel.References
-	meters     map[string][]trace.Meter // by the stamp of the rules
-	limits     repairLimits
-	metrics    *podMetrics
-	once       *onceLog
+	settings Settings
+	asker    *asker
+	runtime  Runtime
+	breaker  breaker // stops requests whether a pod still runs
+	node     Node
+	meters   map[string][]trace.Meter // by the stamp of the rules
+	limits   repairLimits
+	metrics  *podMetrics
+	once     *onceLog
 }
 
 // examine compares one pod with its desired state, and repairs the pod if policy and limits permit
@@ -49,7 +49,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 	if found.Code != "" {
 		return found, kernel.Observation{}
 	}
-	netns, err := podnet.Open(ended, w.sandbox.NetNS)
+	netns, err := e.node.Open(ended, w.sandbox.NetNS)
 	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // an ADD or a DEL runs
 		return w.lastFinding(), kernel.Observation{}
 	}
@@ -57,7 +57,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 		return unknown(err), kernel.Observation{}
 	}
 	defer netns.Close()
-	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault)
+	e.once.warn("continuing without a lock of network namespaces, which keeps ADD and guard apart", netns.LockFault())
 	found, observed := e.check(ctx, netns, w, asked, packet)
 	e.countTraffic(w, observed)
 	switch {
@@ -114,7 +114,7 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 // check observes the namespace and judges the observation. If the last finding is settled and nf_tables
 // has had no commit since, the finding stays. But every tenth round compares everything.
 func (e *examiner) check(
-	ctx context.Context, netns *podnet.Namespace, w *watched, fresh *asked, packet *trace.Packet,
+	ctx context.Context, netns Namespace, w *watched, fresh *asked, packet *trace.Packet,
 ) (report.Finding, kernel.Observation) {
 	question := kernel.Question{Packet: packet}
 	if fresh == nil && !w.turn && isSettled(w.finding.Code) && w.roundsUnchanged%fullCheckEvery != 0 {
@@ -123,7 +123,7 @@ func (e *examiner) check(
 		w.baseline.confirmBy(e.settings.HistoryDir, w.sandbox)
 	}
 	question.Routes = w.desired.transparent || fresh != nil && fresh.Intent.Transparent
-	o, err := kernel.Observe(ctx, netns, question)
+	o, err := netns.Observe(ctx, question)
 	switch {
 	case err != nil:
 		return unknown(err), kernel.Observation{}
@@ -139,7 +139,7 @@ func (e *examiner) check(
 		}
 		w.desired, w.mesh = desired, cmp.Or(desired.mesh, w.mesh)
 	}
-	differences, err := e.differences(ctx, &w.desired, o)
+	differences, err := e.differences(ctx, netns, &w.desired, o)
 	if err != nil {
 		return unknown(err), o
 	}
@@ -151,21 +151,19 @@ func (e *examiner) check(
 
 // differences compares the existing rules with the desired ones by their digests, and returns a line
 // for each difference. For rules of another version or configuration, it returns none.
-func (e *examiner) differences(ctx context.Context, d *desired, o kernel.Observation) (_ []string, err error) {
+func (e *examiner) differences(ctx context.Context, netns Namespace, d *desired, o kernel.Observation) (_ []string, err error) {
 	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil
 	}
 	rules := d.rules()
 	if o.Backend == config.NFTables && d.reference == "" {
-		if d.reference, err = e.references.Digest(ctx, rules); err != nil {
+		if d.reference, err = e.node.Digest(ctx, rules); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case o.Digest == d.reference:
-		return o.Missing(rules), nil
-	case d.isOther(o.Stamp):
+	equal := o.Digest == d.reference
+	if !equal && d.isOther(o.Stamp) {
 		return nil, nil
 	}
-	return o.Differences(ctx, rules, o.Backend)
+	return netns.Differences(ctx, o, rules, equal)
 }

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
 // Policy says how the guard treats a pod that lacks the desired rules.
@@ -77,6 +77,11 @@ type Guard struct {
 
 // New returns a Guard, and registers its metrics.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
+	return ownNode().New(settings, runtime, pods, log, registry)
+}
+
+// New returns a Guard on a simulated node.
+func (n Node) New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
 	metrics.begin(settings.Conf.Capture.Meshes)
 	sandboxes := &lister{runtime: runtime, log: log}
@@ -85,9 +90,9 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 		settings: settings, runtime: runtime, lister: sandboxes, asker: agent, log: log, once: once, metrics: metrics,
 		examiner: &examiner{
 			settings: settings, asker: agent, runtime: runtime,
-			references: &kernel.References{}, meters: map[string][]trace.Meter{}, limits: newRepairLimits(), metrics: metrics, once: once,
+			node: n, meters: map[string][]trace.Meter{}, limits: newRepairLimits(), metrics: metrics, once: once,
 		},
-		store: store{dir: settings.BaselineDir}, outbox: outbox{socket: settings.Socket},
+		store: store{dir: settings.BaselineDir}, outbox: outbox{deliver: func(r record.Record) bool { return n.Send(settings.Socket, r) }},
 		updates: newUpdateLimit(), watched: map[string]*watched{},
 	}
 	g.progress.update(nil, time.Now())

@@ -14,8 +14,8 @@ import (
 // outbox queues the records for the agent, which posts Events. The records wait until an agent listens,
 // for example after the node's start.
 type outbox struct {
-	socket string
-	queue  []record.Record
+	deliver func(record.Record) (received bool)
+	queue   []record.Record
 }
 
 // outboxSize limits the queue, and exceeds the number of pods on a node. If the queue is full, the
@@ -41,7 +41,7 @@ func (o *outbox) add(w *watched) {
 // requestEviction sends the agent a request to evict a pod. It does not queue a request that the agent
 // does not receive, because the next examination repeats it.
 func (o *outbox) requestEviction(w *watched) {
-	record.Send(o.socket, recordOf(w, telemetry.EvictionRequested, w.finding.Code))
+	o.deliver(recordOf(w, telemetry.EvictionRequested, w.finding.Code))
 }
 
 func recordOf(w *watched, verdict record.Verdict, state report.Code) record.Record {
@@ -76,7 +76,7 @@ var foundTexts = map[report.Code]string{
 
 // send sends queued records until the agent accepts no more. Unsent records stay in the queue.
 func (o *outbox) send() {
-	for len(o.queue) > 0 && record.Send(o.socket, o.queue[0]) {
+	for len(o.queue) > 0 && o.deliver(o.queue[0]) {
 		o.queue = o.queue[1:]
 	}
 }

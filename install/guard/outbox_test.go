@@ -32,6 +32,11 @@ func receive(t *testing.T, conn *net.UnixConn) (records []record.Record) {
 	return records
 }
 
+// outboxTo returns an outbox that sends to a socket.
+func outboxTo(socket string) outbox {
+	return outbox{deliver: func(r record.Record) bool { return record.Send(socket, r) }}
+}
+
 // examined returns a pod with a finding.
 func examined(name string, f report.Finding) *watched {
 	return &watched{sandbox: cri.Sandbox{ID: "sandbox-of-" + name, Namespace: "shop", Name: name, UID: "uid-of-" + name}, finding: f}
@@ -48,7 +53,7 @@ func names(records []record.Record) (names []string) {
 func TestOutboxWaits(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	o := outbox{socket: socket}
+	o := outboxTo(socket)
 	o.send()
 	for _, name := range []string{"a", "b", "c"} {
 		o.add(examined(name, finding(report.Uncaptured, "no rules")))
@@ -79,7 +84,7 @@ func TestOutboxOfABusyAgent(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	conn := lab.AgentSocket(t, socket)
-	o := outbox{socket: socket}
+	o := outboxTo(socket)
 	var want []string
 	for i := range outboxSize {
 		want = append(want, fmt.Sprint(i))
@@ -102,7 +107,7 @@ func TestOutboxOfABusyAgent(t *testing.T) {
 // TestOutboxIsBounded drops the oldest records where no agent listens.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	o := outbox{socket: filepath.Join(t.TempDir(), "s")}
+	o := outboxTo(filepath.Join(t.TempDir(), "s"))
 	const more = 10
 	for i := range outboxSize + more {
 		o.add(examined(fmt.Sprint(i), finding(report.Uncaptured, "")))
@@ -138,7 +143,7 @@ func TestOutbox(t *testing.T) {
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		conn := lab.AgentSocket(t, socket)
-		o := outbox{socket: socket}
+		o := outboxTo(socket)
 		w := examined("web", tt.finding)
 		if tt.verdict == telemetry.Repaired || tt.verdict == telemetry.Updated {
 			w.repaired = report.Code(tt.reason)
@@ -169,7 +174,7 @@ func TestOutbox(t *testing.T) {
 func TestRequestEviction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	o := outbox{socket: socket}
+	o := outboxTo(socket)
 	o.requestEviction(examined("early", finding(report.Uncaptured, "")))
 	conn := lab.AgentSocket(t, socket)
 	o.send()

@@ -16,7 +16,7 @@ import (
 )
 
 // repair repairs a pod, unless a limit forbids it, and returns the finding after that.
-func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
+func (e *examiner) repair(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	if refusal := e.limits.refusal(&w.repairs, time.Now()); refusal != "" {
 		found.Reason += "; " + refusal
 		return found
@@ -28,7 +28,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 	// The pod may have ended in the meantime, and the path of its namespace may lead to another pod's.
 	lost, err := error(nil), errors.New("the pod has ended")
 	if netns.Is(w.sandbox.NetNS) {
-		if lost, err = kernel.Replace(ctx, netns, w.desired.rules()); err != nil {
+		if lost, err = netns.Replace(ctx, w.desired.rules()); err != nil {
 			err = fmt.Errorf("applying its rules: %w", err)
 		}
 	}
@@ -52,7 +52,7 @@ func (e *examiner) repair(ctx context.Context, netns *podnet.Namespace, w *watch
 
 // restore repairs a pod that lacks the desired rules, if the pod still runs and the policy permits
 // repairs. It returns the finding after that.
-func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
+func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL has removed the rules
@@ -74,13 +74,13 @@ func (e *examiner) restore(ctx context.Context, netns *podnet.Namespace, w *watc
 // examination. An entry that is older than the rules, or of an interface that the rules exclude, can
 // cause the refusal of a permitted connection with the same ports. Without the entry, the rules decide
 // anew about the next attempt. With the policy report, renewRefused deletes nothing.
-func (e *examiner) renewRefused(ctx context.Context, netns *podnet.Namespace, w *watched, o kernel.Observation) {
+func (e *examiner) renewRefused(ctx context.Context, netns Namespace, w *watched, o kernel.Observation) {
 	if o.Generation == 0 { // the examination observed nothing
 		return
 	}
 	err, refused := o.CountersFault, o.Counters.Refused()
 	if err == nil && refused > w.refused && e.settings.Policy != ReportOnly {
-		err = kernel.DeleteStale(ctx, netns)
+		err = netns.DeleteStale(ctx)
 	}
 	if err == nil {
 		w.refused = refused

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
-	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
@@ -105,14 +104,14 @@ func (g *Guard) giveTurns(now time.Time) {
 // update replaces a pod's rules by the desired ones, and returns the finding after that. After an
 // error, the pod has its old rules. If rules of iptables-legacy could not be removed, it has the old
 // and the new ones, and the next examination finds drift.
-func (e *examiner) update(ctx context.Context, netns *podnet.Namespace, w *watched, found report.Finding) report.Finding {
+func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {
 		return w.lastFinding()
 	}
 	w.updates.add(time.Now())
 	if err == nil {
-		err = kernel.Update(ctx, netns, w.desired.intent.unpack())
+		err = netns.Update(ctx, w.desired.intent.unpack())
 	}
 	if err != nil {
 		e.metrics.updates.WithLabelValues(failed).Inc()

@@ -26,9 +26,9 @@ var ErrGone = errors.New("the network namespace does not exist")
 type Namespace struct {
 	netns ns.NetNS
 	calls chan func() // functions that the thread calls
-	lock  *os.File    // nil if OpenForRemoval did not get the lock, or if there is a LockFault
+	lock  *os.File    // nil if OpenForRemoval did not get the lock, or if there is a lockFault
 
-	LockFault error // why another process of ours can work in the namespace at the same time, or nil
+	lockFault error
 }
 
 // Open opens the namespace at path and takes its lock, for which it waits until ctx ends. Errors:
@@ -61,7 +61,7 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	}
 	n.lock, err = lock(own.Ino)
 	if foreign, ok := errors.AsType[foreignLock](err); ok {
-		n.LockFault, err = foreign, nil
+		n.lockFault, err = foreign, nil
 	}
 	if err == nil {
 		err = n.enter()
@@ -71,6 +71,10 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	}
 	return n, nil
 }
+
+// LockFault returns the reason for which another process of ours can work in the namespace at the same
+// time, or nil.
+func (n *Namespace) LockFault() error { return n.lockFault }
 
 // enter starts a thread that enters the namespace, executes all calls of Do, and leaves the namespace
 // after Close.

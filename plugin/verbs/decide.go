@@ -38,6 +38,7 @@ type Namespace interface {
 	Addresses() ([]netip.Addr, error)
 	Apply(ctx context.Context, rules capture.Ruleset, backend config.Backend) error
 	Observe(ctx context.Context, routes bool) (podnet.Observation, error)
+	LockFault() error
 	Close() error
 }
 
@@ -173,8 +174,8 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if real, ok := netns.(*podnet.Namespace); ok && real.LockFault != nil { // a fault of the node does not belong in the pod's record
-		r.log.Warn("continuing without a lock of the network namespace", "reason", real.LockFault)
+	if fault := netns.LockFault(); fault != nil { // a fault of the node does not belong in the pod's record
+		r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
 	}
 	if decision, err = r.complete(netns, decision); err != nil {
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
