@@ -58,12 +58,7 @@ type process struct {
 // startAgent starts a process of the agent, as the operator wants it.
 func (w *world) startAgent() {
 	w.stopAgent()
-	log := slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := w.newLog()
 	registry := prometheus.NewRegistry()
 	a := &process{wishes: w.operator, watched: map[string]string{}, began: time.Now(), log: log}
 	a.refusals = kube.NewRefusals(metrics.NewFactory(registry))
@@ -103,6 +98,16 @@ func (w *world) startAgent() {
 	a.next = time.Now()
 	w.generation++
 	w.disturb()
+}
+
+// newLog returns a log without times.
+func (w *world) newLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
 }
 
 // stopAgent ends the process of the agent.

@@ -122,7 +122,8 @@ func (w *world) operation(operation, path string) error {
 // a program that works, and logs it.
 func (w *world) unsynced() string {
 	for _, change := range w.disk.unsynced {
-		if name := filepath.Base(change.path); !strings.HasPrefix(name, ".capture-cni-tmp-") && filepath.Ext(name) != ".last-good" {
+		name, isKept := filepath.Base(change.path), !strings.HasPrefix(change.path, w.runDir) // which a boot empties
+		if isKept && !strings.HasPrefix(name, ".capture-cni-tmp-") && filepath.Ext(name) != ".last-good" {
 			return change.path
 		}
 	}

@@ -49,6 +49,15 @@ var events = slices.Concat([]event{
 	}},
 	{"the runtime passes no annotations", 2, nil, func(w *world, _ int) { w.runtime.omits = true }},
 	{"the runtime passes annotations", 4, nil, func(w *world, _ int) { w.runtime.omits = false }},
+	{"a process of a pod deletes its rules", 6, nil, func(w *world, _ int) { w.damage(func(n *namespace) { n.rules = nil }) }},
+	{"a process of a pod changes its rules", 4, nil, func(w *world, _ int) { w.damage(func(n *namespace) { n.edit = "changed" }) }},
+	{"a pod's annotations are edited", 3, nil, func(w *world, _ int) { w.editAnnotations() }},
+	{"a pod's annotations are edited, and its rules deleted", 3, nil, func(w *world, _ int) {
+		w.editAnnotations()
+		w.damage(func(n *namespace) { n.rules = nil })
+	}},
+	{"the guard restarts", 2, nil, func(w *world, _ int) { w.stopGuard() }},
+	{"the kernel fails at the guard's next examination", 2, nil, func(w *world, _ int) { w.kernelFails = true }},
 	{"all pods end", 3, nil, func(w *world, _ int) { w.endPods() }},
 	{"the operator removes capture-cni", 2, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.force = "absent", false }) }},
 	{"the operator removes capture-cni by force", 2, nil, func(w *world, _ int) { w.operate(func(o *wishes) { o.state, o.force = "absent", true }) }},
@@ -194,12 +203,14 @@ func (w *world) wake() {
 func (w *world) operate(change func(*wishes)) {
 	change(&w.operator)
 	w.stopAgent()
+	w.stopGuard()
 	w.disturb()
 }
 
 // reboot ends everything on the node, and empties the run directory.
 func (w *world) reboot() {
 	w.stopAgent()
+	w.stopGuard()
 	w.cutPower()
 	w.check(os.RemoveAll(w.runDir))
 	w.check(os.Mkdir(w.runDir, 0o755))

@@ -30,11 +30,17 @@ import (
 )
 
 // namespace is a model of a network namespace, which keeps the rules.
-type namespace struct{ rules *capture.Ruleset }
+type namespace struct {
+	path       string
+	rules      *capture.Ruleset
+	edit       string // what a process of the pod has changed in them
+	generation uint32 // of nf_tables
+}
 
 var podAddresses = []netip.Addr{netip.MustParseAddr("10.77.0.2"), netip.MustParseAddr("127.0.0.1")}
 
 func (*namespace) Addresses() ([]netip.Addr, error) { return podAddresses, nil }
+func (*namespace) LockFault() error                 { return nil }
 func (*namespace) Close() error                     { return nil }
 
 func (*namespace) Observe(context.Context, bool) (podnet.Observation, error) {
@@ -46,6 +52,7 @@ func (n *namespace) Apply(_ context.Context, rules capture.Ruleset, _ config.Bac
 		return capture.Refusal("the namespace holds other rules of an earlier ADD")
 	}
 	n.rules = &rules
+	n.generation++
 	return nil
 }
 
@@ -66,7 +73,7 @@ func (w *world) add(p *pod, netns *namespace) error {
 	w.check(err)
 	node := verbs.Node{Look: w.look, Open: func(context.Context, string) (verbs.Namespace, error) { return netns, nil }, Send: w.receive}
 	_, err = node.Add(&skel.CmdArgs{
-		ContainerID: string(p.UID), Netns: "/var/run/netns/" + string(p.UID), IfName: "eth0", StdinData: stdin,
+		ContainerID: p.sandbox, Netns: netns.path, IfName: "eth0", StdinData: stdin,
 		Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
 	}, io.Discard)
 	return err

@@ -4,8 +4,10 @@ package runtimes
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +32,13 @@ const (
 // pod is one that the kubelet wants to run.
 type pod struct {
 	*corev1.Pod
-	kind  podKind
-	netns *namespace // of its sandbox, nil if it has none
-	tries int
+	kind    podKind
+	sandbox string            // id of the last one
+	netns   *namespace        // of its sandbox, nil if it has none
+	created map[string]string // annotations at that time
+	started time.Time
+	damaged time.Time // the last change of its rules by one of its processes
+	tries   int
 }
 
 func (p *pod) ref() capture.PodRef {
@@ -137,7 +143,9 @@ func (w *world) run(p *pod) (result outcome, why string) {
 	case w.runtime.has.Network == "":
 		return failed, "no network"
 	}
-	netns := &namespace{}
+	w.runtime.sandboxes++
+	p.sandbox, p.created, p.started = fmt.Sprintf("sandbox-%d", w.runtime.sandboxes), maps.Clone(p.Annotations), time.Now()
+	netns := &namespace{path: pathOf(p.sandbox), generation: 1}
 	if w.runtime.has.calls() {
 		if err := w.add(p, netns); err != nil {
 			w.del()
@@ -146,9 +154,9 @@ func (w *world) run(p *pod) (result outcome, why string) {
 	}
 	p.netns = netns
 	about := &runtimeapi.PodSandboxMetadata{Namespace: p.Namespace, Name: p.Name, Uid: string(p.UID)}
-	sandbox := &runtimeapi.PodSandbox{Id: string(p.UID), Metadata: about}
+	sandbox := &runtimeapi.PodSandbox{Id: p.sandbox, Metadata: about, CreatedAt: p.started.UnixNano()}
 	if p.kind != other {
-		sandbox.Annotations = p.Annotations
+		sandbox.Annotations = p.created
 	}
 	w.runtime.pods = append(w.runtime.pods, sandbox)
 	if netns.rules == nil {
@@ -162,7 +170,9 @@ func (w *world) run(p *pod) (result outcome, why string) {
 
 // want returns the rules that a pod needs.
 func (w *world) want(p *pod) *capture.Ruleset {
-	decision, err := capture.Decide(podfields.Of(p.Pod), config.Default().Capture)
+	created := p.DeepCopy()
+	created.Annotations = p.created
+	decision, err := capture.Decide(podfields.Of(created), config.Default().Capture)
 	w.check(err)
 	decision, err = podnet.Complete(decision, podAddresses)
 	w.check(err)

@@ -124,6 +124,9 @@ func TestRegressions(t *testing.T) {
 		"the mark of an entry is not synced": {
 			"containerd", "the operator installs mode insert", "the disk fails (EIO) at write 10", "10-calico.conflist is written",
 		},
+		"a full disk has a new error at each check": {
+			"containerd", "the programs' disk is full", "the operator installs mode auto", "the Lease is edited, and the agent rests for minutes: 9",
+		},
 		"a program that is empty counts as one": {
 			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
 		},

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capture-cni/capture-cni/e2e/kubeapi"
+	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/install/telemetry"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -35,8 +38,12 @@ type subject struct{ uid, reason string }
 func (w *world) post(r record.Record) {
 	a := w.agent
 	a.events.Post(r)
+	found := r.Verdict == telemetry.Found
+	isMissing := r.Reason == capture.Reason(report.Uncaptured) || r.Reason == capture.Reason(report.Drifted)
 	for reason, isDue := range map[string]bool{
-		"CaptureFailed": r.Verdict == record.Failed, "CaptureWarning": len(r.Warnings) > 0, "CaptureNote": len(r.Notes) > 0,
+		"CaptureFailed": r.Verdict == record.Failed, "CaptureWarning": len(r.Warnings) > 0,
+		"CaptureNote":    len(r.Notes) > 0 || found && r.Reason == capture.Reason(report.Changed),
+		"CaptureMissing": found && isMissing, "CaptureRepaired": r.Verdict == telemetry.Repaired,
 	} {
 		if about := (subject{r.Pod.UID, reason}); isDue && r.Pod.UID != "" {
 			if a.notices[about]++; a.notices[about] == 1 {
@@ -58,7 +65,7 @@ func (w *world) postEvents() {
 	}
 	found := w.findEvents()
 	for _, p := range w.pods {
-		for _, reason := range []string{"CaptureFailed", "CaptureWarning", "CaptureNote"} {
+		for _, reason := range []string{"CaptureFailed", "CaptureWarning", "CaptureNote", "CaptureMissing", "CaptureRepaired"} {
 			about := subject{string(p.UID), reason}
 			all := found[about]
 			switch {

@@ -24,17 +24,18 @@ import (
 // container is the node's container runtime. It loads its directory by the real code of containerd
 // or of CRI-O.
 type container struct {
-	name     string
-	state    string        // "up", "down" or "silent"
-	late     time.Duration // between a change of its directory and its loading
-	seen     string        // of its directories, at the last look
-	events   int           // of its network directory, and not of the subdirectories
-	due      time.Time     // when it loads what it has seen
-	has      loaded
-	isLoaded bool // what it has seen
-	pods     []*runtimeapi.PodSandbox
-	added    int
-	omits    bool // the annotations of pods, when it calls plugins
+	name      string
+	state     string        // "up", "down" or "silent"
+	late      time.Duration // between a change of its directory and its loading
+	seen      string        // of its directories, at the last look
+	events    int           // of its network directory, and not of the subdirectories
+	due       time.Time     // when it loads what it has seen
+	has       loaded
+	isLoaded  bool // what it has seen
+	pods      []*runtimeapi.PodSandbox
+	added     int // pods
+	sandboxes int
+	omits     bool // the annotations of pods, when it calls plugins
 }
 
 // memory has what a loader makes of a directory, for all histories.

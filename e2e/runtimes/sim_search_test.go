@@ -136,6 +136,7 @@ func run(t *testing.T, root string, h history) (reached map[string]int, log stri
 		w := newWorld(root, h[0])
 		w.born = time.Now()
 		defer w.stopAgent()
+		defer w.stopGuard()
 		defer func() {
 			if fault := recover(); fault != nil {
 				w.fail("panic: %v", fault)
@@ -150,6 +151,7 @@ func run(t *testing.T, root string, h history) (reached map[string]int, log stri
 			time.Sleep(time.Millisecond)
 			w.reach(e.name)
 			w.generation++
+			w.lastEvent = time.Now()
 			e.do(w, argument)
 			w.play()
 			if w.failure != nil {
@@ -172,6 +174,8 @@ func (w *world) play() {
 			break
 		}
 	}
+	w.startGuard()
+	w.guardPods()
 	if w.agent != nil {
 		w.postEvents()
 	}
@@ -200,6 +204,7 @@ func (w *world) heal() {
 		}
 	}
 	w.generation++
+	w.lastEvent = time.Now()
 	w.disturb()
 	w.play()
 	for wait := 10 * time.Second; !w.slowUntil.IsZero() && wait < recovery && w.failure == nil; wait *= 2 {
@@ -212,6 +217,10 @@ func (w *world) heal() {
 		if p.netns == nil && p.kind != refused && w.agent != nil && w.agent.state == "present" && w.isDue() {
 			w.fail("%s never starts", p.kind)
 		}
+	}
+	if slices.ContainsFunc(w.pods, func(p *pod) bool { return p.kind == meshed && p.netns != nil && !(judged{p.netns, w, p}).isCaptured() }) {
+		w.pass(repairTime + time.Minute)
+		w.examine()
 	}
 	w.examineLog()
 	if w.agent != nil && w.unsynced() != "" {
@@ -336,7 +345,7 @@ func TestHistories(t *testing.T) {
 }
 
 // longRun is how long a search takes that reaches everything.
-const longRun = 2 * time.Minute
+const longRun = 5 * time.Minute
 
 // mustReach returns what a long search must have met: each event, each path of a fault, and what
 // follows from them.
@@ -359,7 +368,9 @@ func mustReach() (all []string) {
 		all = append(all, string(meshed)+": "+string(result), string(other)+": "+string(result), string(refused)+": "+string(result))
 	}
 	return append(all, "the Lease is written", "the Lease of an agent", "a meshed pod: captured", "the agent answers about a pod",
-		"the API server answers about a pod", "an Event: CaptureFailed", "the taint stays for minutes", "an agent rests", "the answer about an Event is lost",
+		"the API server answers about a pod", "an Event: CaptureFailed", "an Event: CaptureNote", "an Event: CaptureRepaired",
+		"the guard repairs a pod", "a summary of the guard",
+		"the kernel fails at an examination", "the taint stays for minutes", "an agent rests", "the answer about an Event is lost",
 		"ready", "removed", "not removed", "a contention", "the taint is removed", "a lost change", "a program that does not run",
 		"a list is written while the agent writes", "runtime: down", "runtime: silent")
 }

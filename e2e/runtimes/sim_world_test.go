@@ -40,6 +40,8 @@ type world struct {
 	apiState      string          // "ok", a status code, "half", "slow", "silent" or "away"
 	runtime       container
 	agent         *process
+	guard         *guarding
+	kernelFails   bool // at the guard's next examination
 	operator      wishes
 	others        map[string]string // the lists of other programs, as they wrote them
 	loops         map[string]int    // how often more a program repeats its change, once a second
@@ -62,6 +64,8 @@ type world struct {
 	signatures   map[string]string // of directories
 
 	calledUs    bool      // at the beginning of the agent's step
+	lastEvent   time.Time // of the history
+	disturbed   time.Time
 	calm        time.Time // since when nothing but time has happened
 	slowUntil   time.Time // until when the agent may take to recover from more than another writer
 	apiSince    time.Time // since when the API server is in its state
@@ -85,7 +89,7 @@ func (w *world) reach(what string) { w.reached[what]++ }
 // disturb says that something has happened from which the agent may need minutes to recover.
 func (w *world) disturb() {
 	w.calm = time.Now()
-	w.slowUntil = w.calm.Add(recovery)
+	w.disturbed, w.slowUntil = w.calm, w.calm.Add(recovery)
 }
 
 // recovery is how long the agent may take: the longest pause between requests of tokens, and a check.
@@ -160,6 +164,9 @@ func (w *world) pass(d time.Duration) {
 		if w.agent != nil {
 			next = minTime(next, minTime(w.agent.next, w.agent.nextBeat))
 		}
+		if w.guard != nil {
+			next = minTime(next, w.guard.next)
+		}
 		if len(w.loops) > 0 && w.nextLoop.Before(next) {
 			next = w.nextLoop
 		}
@@ -170,6 +177,7 @@ func (w *world) pass(d time.Duration) {
 		time.Sleep(max(time.Millisecond, time.Until(next)))
 		w.repeat()
 		w.settle()
+		w.guardPods()
 		if !time.Now().Before(look) && w.looked != look {
 			w.looked = look
 			w.watch()
