@@ -202,7 +202,7 @@ func TestExplain(t *testing.T) {
 		},
 		"of the node": {
 			pod:   meshed(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
-			state: "not in the mesh", cause: "hostNetwork", next: "its own network",
+			state: "not in the mesh", cause: "hostNetwork", next: "if intended",
 		},
 		"left out by a label": {
 			pod: meshed(func(p *corev1.Pod) {
@@ -387,7 +387,7 @@ func TestForm(t *testing.T) {
 func TestExemptIsAdvised(t *testing.T) {
 	t.Parallel()
 	advice := map[string]string{
-		"init_container": "pilot.cni.enabled=true", "no_proxy": "no sidecar", "disable_envoy": "no sidecar", "proxy_type": "no sidecar",
+		"init_container": "pilot.cni.enabled=true", "no_proxy": "if intended", "disable_envoy": "if intended", "proxy_type": "if intended",
 		"inject_false": "correct the label", "interception_none": "correct the annotation", "namespace_excluded": "excludeNamespaces",
 	}
 	for _, cause := range report.MeshedExemptions() {

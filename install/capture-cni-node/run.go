@@ -32,7 +32,7 @@ func runCommand(o *options) *cobra.Command {
 
 With --state present, the agent keeps the plugin, its credentials and its entry
 installed. With --state absent, it removes them, keeps running, and is ready once
-the node is clean. The end of the process changes nothing on the node.`,
+the node is clean. A process that ends removes nothing from the node.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if a.state != "present" && a.state != "absent" {
@@ -179,7 +179,7 @@ func (a *agent) accepts(ctx context.Context) error { return a.keeper.Accepts(ctx
 func (a *agent) nodeAPI(flag string) (*kube.Client, error) {
 	pod := a.Credentials.Pod
 	if a.Credentials.Node == "" || pod.Namespace == "" || pod.Name == "" {
-		return nil, fmt.Errorf("%s needs --node-name, and the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID", flag)
+		return nil, fmt.Errorf("%s needs --node-name, and the agent's own pod in POD_NAMESPACE and POD_NAME", flag)
 	}
 	api, _, err := a.api()
 	return api, err

@@ -66,7 +66,7 @@ func TestInstallPrograms(t *testing.T) {
 	s.StateDir, s.RunDir, s.Entry.Conf.AgentSocket = "/own/state/", "/own/run", "/own/run/agent.sock"
 	bin, state := machine.OpenDir(t, s.At("/bin")), machine.OpenDir(t, s.At("/state"))
 	faults := func() string { return strings.ReplaceAll(fmt.Sprint(programsFault(s, bin)), root, "") }
-	list := "/bin/" + config.DirectoriesFile + " does not list /own/state, /own/run: the plugin would refuse the credentials there\n"
+	list := "/bin/" + config.DirectoriesFile + " does not list /own/state, /own/run: the plugin would refuse files there\n"
 	list += "reading in /bin: openat capture-cni-lookup: no such file or directory\nreading in /bin: openat capture-cni: no such file or directory"
 	if got := faults(); got != list {
 		t.Errorf("before: %s", got)

@@ -43,7 +43,7 @@ func listDirectories(s Settings, bin *host.Dir) error {
 func directoriesFault(s Settings, bin *host.Dir) error {
 	_, missing, err := missingDirectories(s, bin)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse the credentials there",
+		err = fmt.Errorf("%s/%s does not list %s: the plugin would refuse files there",
 			bin.Path(), config.DirectoriesFile, strings.Join(missing, ", "))
 	}
 	return err

@@ -147,7 +147,7 @@ var podCodes = []Meaning{
 	},
 	{
 		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong value, or the kubeconfig is invalid.",
-		"correct the cause; the kubelet retries",
+		"correct netconf or the kubeconfig; the kubelet retries",
 	},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
@@ -155,7 +155,7 @@ var podCodes = []Meaning{
 	},
 	{
 		AddKernel, "The plugin could not apply the rules.", "A kernel module is missing, or another error occurred.",
-		"load a missing module, or choose another backend",
+		"load the module if one is missing, or choose another backend",
 	},
 	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the kubelet retries"},
 	{

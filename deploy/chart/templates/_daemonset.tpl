@@ -50,7 +50,7 @@ spec:
       # The node's own resolver: the cluster's may not be up yet.
       dnsPolicy: Default
       enableServiceLinks: false
-      # The agent changes nothing on the node when it ends.
+      # The agent removes nothing from the node when it ends.
       terminationGracePeriodSeconds: 5
       {{- with .Values.priorityClassName }}
       priorityClassName: {{ . }}
