@@ -62,6 +62,7 @@ func (n namespace) Replace(ctx context.Context, rs capture.Ruleset) (lost, err e
 func (n namespace) Update(ctx context.Context, in capture.Intent) error {
 	return kernel.Update(ctx, n.Namespace, in)
 }
+
 func (n namespace) DeleteStale(ctx context.Context) error {
 	return kernel.DeleteStale(ctx, n.Namespace)
 }

@@ -41,7 +41,7 @@ func TestErrors(t *testing.T) {
 		"listing DIR: openat .: file already closed":                                   func() error { _, err := closed.Names(); return err },
 		"listing DIR: openat . : file already closed":                                  func() error { return closed.ClearTemps() },
 		"removing in DIR: removeat full: directory not empty":                          func() error { return d.Remove("full") },
-		"triggering watches of DIR: openat a temporary file: file already closed":                  func() error { return closed.TriggerWatch() },
+		"triggering watches of DIR: openat a temporary file: file already closed":      func() error { return closed.TriggerWatch() },
 		"renaming in DIR: linkat none a: no such file or directory":                    func() error { return d.Rename("none", "a") },
 		"reading in DIR: readlinkat none: no such file or directory":                   func() error { _, err := d.Link("none"); return err },
 		"opening DIR: openat .: file already closed (a power cut can undo the change)": func() error { return closed.Sync() },
