@@ -147,8 +147,8 @@ var guardMutants = []mutant{
 	{
 		name: "guard-waits-for-the-lock-of-a-pod",
 		file: "install/guard/examine.go",
-		from: "podnet.Open(ended, w.sandbox.NetNS)",
-		to:   "podnet.Open(ctx, w.sandbox.NetNS)",
+		from: "e.node.Open(ended, w.sandbox.NetNS)",
+		to:   "e.node.Open(ctx, w.sandbox.NetNS)",
 		by:   by(root, "e2e/guard", "TestLocked"),
 	},
 	{
