@@ -68,7 +68,9 @@ func hostileLists() map[string]string {
 func TestReportHasNoSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.Start(t, "--mode", "insert").Ready(t)
+	a := n.Start(t, "--mode", "insert")
+	a.Ready(t)
+	a.Stop(t) // it would remove its entry from the lists that follow
 	n.writeHostile(t)
 	c, socket := n.ServeRuntime(t, false)
 	c.Report(withSecrets())
