@@ -87,7 +87,8 @@ func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 		if err == nil {
 			return State{directory + "/" + config.KubeconfigName, valid, FirstExpiry(ca), directory != c.directories[0]}, requestErr
 		}
-		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
+		if errors.Is(err, host.ErrUnsynced) || // the files are there, and the caller must sync again
+			!errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EDQUOT) {
 			break
 		}
 	}

@@ -36,6 +36,7 @@ type Node struct {
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
 	unsynced error // why the names of the agent's files may not be on the disk
+	unmarked error // why the node's record that it has an entry could not be written
 	mu       sync.Mutex
 	found    Runtime         // the runtime that answered last
 	loader   conflist.Loader // the settings of that runtime
@@ -101,10 +102,15 @@ func (n *Node) syncNames() {
 			failed = errors.Join(failed, err)
 		}
 	}
-	if failed != nil && failed.Error() != n.unsynced.Error() {
+	if isNew(failed, n.unsynced) {
 		n.log.Warn("syncing directories failed", "error", failed)
 	}
 	n.unsynced = failed
+}
+
+// isNew reports whether an error differs from the one that was logged before.
+func isNew(err, logged error) bool {
+	return err != nil && (logged == nil || err.Error() != logged.Error())
 }
 
 // written takes the result of writing in a directory. It adds to an error that the node's security
@@ -175,9 +181,11 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 				return err
 			}
 		}
-		if err := n.written(n.Settings.StateDir, n.ensureIn(n.Settings.StateDir, placedName, nil)); err != nil {
-			n.log.Warn("writing that the node has an entry failed", "error", err)
+		unmarked := n.written(n.Settings.StateDir, n.ensureIn(n.Settings.StateDir, placedName, nil))
+		if isNew(unmarked, n.unmarked) {
+			n.log.Warn("writing that the node has an entry failed", "error", unmarked)
 		}
+		n.unmarked = unmarked
 		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // otherwise the other lists need their entries
 			err = conflist.RemoveExcept(net, n.Placed)
 		}
