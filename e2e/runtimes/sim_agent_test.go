@@ -85,7 +85,7 @@ func (w *world) startAgent() {
 		if err := a.refusals.Fault(); err != nil {
 			return err
 		}
-		request := lookup.Request{Version: capture.PodVersion}
+		request := lookup.Request{Version: capture.PodVersion} // also before the agent serves its socket
 		_, err := lookup.ParseAnswer(a.pods.Answer(a.ctx, request), request)
 		return err
 	}

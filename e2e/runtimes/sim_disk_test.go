@@ -19,6 +19,7 @@ type disk struct {
 	killBelow     string                   // the directory of these writes
 	powerFails    bool                     // then
 	killed        bool
+	mkdirFails    bool // the next one
 
 	synced   bool // the content of the temporary file
 	unsynced []lost
@@ -74,6 +75,9 @@ func (w *world) operation(operation, path string) error {
 				return errKilled
 			}
 		}
+	}
+	if operation == "mkdir" && d.mkdirFails {
+		*next, d.mkdirFails = failing{1, syscall.EIO}, false
 	}
 	if next.at--; next.at == 0 {
 		w.reach(next.fault.Error() + " at " + operation)

@@ -74,6 +74,7 @@ var events = slices.Concat([]event{
 	{"the power fails", 2, nil, func(w *world, _ int) { w.reboot() }},
 	{"the power fails at write", 5, nth, func(w *world, n int) { w.kill(n, w.root); w.disk.powerFails = true }},
 	{"the disk fails (EIO) at write", 4, nth, func(w *world, n int) { w.disk.writes = failing{n, syscall.EIO}; w.wake() }},
+	{"the disk fails (EIO) at the next new directory", 3, nil, func(w *world, _ int) { w.disk.mkdirFails = true }},
 	{"the disk fails (EIO) at read", 4, nth, func(w *world, n int) { w.disk.reads = failing{n, syscall.EIO}; w.wake() }},
 	{"the disk fails (ENOSPC) at write", 2, nth, func(w *world, n int) { w.disk.writes = failing{n, syscall.ENOSPC}; w.wake() }},
 	{"the state directory's disk is full", 2, nil, func(w *world, _ int) { w.fault(w.stateDir, syscall.ENOSPC) }},

@@ -79,7 +79,7 @@ func (w *world) guardPods() {
 	g.next = time.Now().Add(pause)
 }
 
-// Ask is the guard's request to the agent.
+// Ask is a request to the agent at its socket.
 func (w *world) Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error) {
 	if !w.agentServes() {
 		return lookup.Answer{}, errors.New("no agent")
@@ -98,11 +98,7 @@ func (w *world) open(_ context.Context, path string) (guard.Namespace, error) {
 	return nil, podnet.ErrGone
 }
 
-const digestVersion = "3:"
-
-func (*world) digest(_ context.Context, rs capture.Ruleset) (string, error) {
-	return digestVersion + rs.Stamp(), nil
-}
+func (*world) digest(_ context.Context, rs capture.Ruleset) (string, error) { return rs.Stamp(), nil }
 
 // judged is a pod's namespace in the hands of the guard.
 type judged struct {
@@ -124,7 +120,7 @@ func (j judged) Observe(_ context.Context, q kernel.Question) (o kernel.Observat
 	}
 	o.Addresses = podAddresses
 	if j.rules != nil {
-		o.Backend, o.Stamp, o.Digest = config.NFTables, j.rules.Stamp(), digestVersion+j.rules.Stamp()+j.edit
+		o.Backend, o.Stamp, o.Digest = config.NFTables, j.rules.Stamp(), j.rules.Stamp()+j.edit
 	}
 	return o, nil
 }
@@ -165,12 +161,8 @@ type sandboxes struct{ connection }
 
 func (s sandboxes) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
 	w := s.world
-	switch {
-	case w.runtime.state == "down":
-		return status.Error(codes.Unavailable, "connection refused")
-	case w.runtime.state == "silent":
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
+	if err := w.runtimeFault(ctx); err != nil {
+		return err
 	}
 	switch reply := reply.(type) {
 	case *runtimeapi.ListPodSandboxResponse:

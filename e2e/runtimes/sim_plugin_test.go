@@ -96,9 +96,8 @@ func (w *world) agentServes() bool { return w.agent != nil && w.agent.lock != ni
 // look asks the agent, and then the API server, each once: the lookup's own retries wait for times that
 // no seed decides.
 func (w *world) look(l lookup.Lookup, ctx context.Context, ref capture.PodRef) (lookup.Answer, error) {
-	request := lookup.Request{Version: capture.PodVersion, Pod: ref, Attempt: 1}
 	if w.agentServes() && l.Agent.Socket != "" {
-		answer, err := lookup.ParseAnswer(w.agent.pods.Answer(ctx, request), request)
+		answer, err := w.Ask(ctx, lookup.Request{Pod: ref, Attempt: 1})
 		if err == nil {
 			w.reach("the agent answers about a pod")
 			return answer, nil

@@ -127,6 +127,14 @@ func TestRegressions(t *testing.T) {
 		"a full disk has a new error at each check": {
 			"containerd", "the programs' disk is full", "the operator installs mode auto", "the Lease is edited, and the agent rests for minutes: 9",
 		},
+		"the fallback hides that the state directory is not synced": {
+			"containerd", "05-cilium.conflist is written", "the operator installs mode owned", "the disk fails (ENOSPC) at write 8",
+			"the agent restarts", "seconds pass: 150", "minutes pass: 3",
+		},
+		"a full state directory is logged at each check": {
+			"containerd", "00-multus.conf is written", "refused pods start, number: 1", "the state directory's disk is full",
+			"the operator installs mode owned", "the operator removes capture-cni",
+		},
 		"a program that is empty counts as one": {
 			"cri-o", "10-calico.conflist is written", "the operator installs mode owned", "the program calico is emptied",
 		},

@@ -94,18 +94,27 @@ func (connection) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.C
 	return nil, status.Error(codes.Unimplemented, "no streams")
 }
 
+// runtimeFault returns the error of a request that the runtime does not answer.
+func (w *world) runtimeFault(ctx context.Context) error {
+	switch w.runtime.state {
+	case "down":
+		return status.Error(codes.Unavailable, "connection refused")
+	case "silent":
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return nil
+}
+
 // Invoke answers a request as the runtime is at the moment.
 func (c connection) Invoke(ctx context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
 	w := c.world
 	w.reach("runtime: " + w.runtime.state)
-	switch {
-	case w.disk.killed:
+	if w.disk.killed {
 		return errKilled
-	case w.runtime.state == "down":
-		return status.Error(codes.Unavailable, "connection refused")
-	case w.runtime.state == "silent":
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
+	}
+	if err := w.runtimeFault(ctx); err != nil {
+		return err
 	}
 	w.watch()
 	w.mayChoose = true

@@ -187,7 +187,7 @@ func (w *world) play() {
 func (w *world) heal() {
 	maps.DeleteFunc(w.disk.standing, w.mustStop)
 	clear(w.loops)
-	w.disk.writes, w.disk.reads, w.disk.killAt, w.rivalAt = failing{}, failing{}, 0, -100
+	w.disk.writes, w.disk.reads, w.disk.killAt, w.disk.mkdirFails, w.rivalAt = failing{}, failing{}, 0, false, -100
 	w.setAPI("ok")
 	w.runtime.late = 0
 	w.restart()
@@ -345,7 +345,7 @@ func TestHistories(t *testing.T) {
 }
 
 // longRun is how long a search takes that reaches everything.
-const longRun = 5 * time.Minute
+const longRun = 2 * time.Minute
 
 // mustReach returns what a long search must have met: each event, each path of a fault, and what
 // follows from them.

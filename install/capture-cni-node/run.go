@@ -46,7 +46,7 @@ the node is clean. A process that ends removes nothing from the node.`,
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "",
-		"key of the taint to remove once the node captures pods; needs --node-name, POD_NAMESPACE, POD_NAME and POD_UID; empty: none")
+		"key of the taint to remove once the node captures pods; needs --node-name, POD_NAMESPACE and POD_NAME; empty: none")
 	flags.BoolVar(&a.condition, "condition", false,
 		"write the condition CaptureReady of the Node; needs what --untaint needs, and the permission to patch the status of Nodes")
 	flags.BoolVar(&a.postsEvents, "events", true,

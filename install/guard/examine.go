@@ -161,9 +161,8 @@ func (e *examiner) differences(ctx context.Context, netns Namespace, d *desired,
 			return nil, err
 		}
 	}
-	equal := o.Digest == d.reference
-	if !equal && d.isOther(o.Stamp) {
+	if o.Digest != d.reference && d.isOther(o.Stamp) {
 		return nil, nil
 	}
-	return netns.Differences(ctx, o, rules, equal)
+	return netns.Differences(ctx, o, rules, o.Digest == d.reference)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/metrics"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
@@ -77,7 +78,7 @@ type Guard struct {
 
 // New returns a Guard, and registers its metrics.
 func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
-	return ownNode().New(settings, runtime, pods, log, registry)
+	return Node{open, new(kernel.References).Digest, record.Send}.New(settings, runtime, pods, log, registry)
 }
 
 // New returns a Guard on a simulated node.

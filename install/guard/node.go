@@ -35,8 +35,6 @@ type Namespace interface {
 	Close() error
 }
 
-func ownNode() Node { return Node{open, new(kernel.References).Digest, record.Send} }
-
 func open(ctx context.Context, path string) (Namespace, error) {
 	netns, err := podnet.Open(ctx, path)
 	return namespace{netns}, err
