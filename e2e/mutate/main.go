@@ -15,7 +15,10 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
 )
 
 // product are the packages of the product.
@@ -30,8 +33,13 @@ func main() {
 	flag.Float64Var(&least.coverage, "coverage", 95, "percentage of a package's mutants that must be in code that its tests run")
 	lived := flag.Bool("lived", false, "print each mutant that no test notices")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The go command does not pass the signal on that ends it.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate: asking for a signal at the end of the go command:", err)
+		os.Exit(1)
+	}
 	if err := run(ctx, least, *lived, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
