@@ -98,6 +98,13 @@ var fenceMutants = []mutant{
 		by:   by(root, "e2e/traffic", "TestFenceLetsNoAnswerIn/nftables"),
 	},
 	{
+		name: "untracked-datagrams-count-as-answers",
+		file: "plugin/iptables/encode.go",
+		from: `add(m.Answer, " --ctdir REPLY")`,
+		to:   `add(m.Answer, " --ctstate ESTABLISHED,UNTRACKED")`,
+		by:   by(root, "e2e/traffic", "TestFenceUntracked/iptables-legacy"),
+	},
+	{
 		name: "search-misses-a-datagram-sent-in-the-peers-name",
 		file: fenceRules,
 		from: "\tb.add(forged, fenced, \"sent in another host's name\")\n",

@@ -20,6 +20,7 @@ import (
 
 // TestAppliedRules applies the rules of every golden case and removes them.
 func TestAppliedRules(t *testing.T) {
+	lab.RequireTime(t)
 	lab.RequireRoot(t)
 	lab.RequireProgram(t, "nft")
 	cases, err := filepath.Glob("testdata/*/pod.yaml")

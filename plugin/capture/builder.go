@@ -33,7 +33,7 @@ func (b *builder) baseChain(table Table, hook Hook) {
 func (b *builder) leaveIPv6() {
 	if b.IPv6 != Captured {
 		last := &b.chains[len(b.chains)-1]
-		last.Rules = append(last.Rules, Rule{Match{Family: IPv6}, Action{Verdict: Return}, "IPv6 is not captured"})
+		last.Rules = append(last.Rules, Rule{Match: Match{Family: IPv6}, Do: Action{Verdict: Return}, Why: "IPv6 is not captured"})
 	}
 }
 
@@ -49,7 +49,7 @@ func (b *builder) add(m Match, do Action, why string) {
 	if m.OnlyFamily() == IPv6 && b.IPv6 != Captured && !refuses {
 		return
 	}
-	last.Rules = append(last.Rules, Rule{m, do, why})
+	last.Rules = append(last.Rules, Rule{Match: m, Do: do, Why: why, PerPacket: passesFence(last.Name, do)})
 }
 
 // exempt adds a rule that returns matching packets to the calling chain. For an empty match, which

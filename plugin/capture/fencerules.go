@@ -41,6 +41,15 @@ func (b *builder) jumpToFence(chain string) {
 	}
 }
 
+// passesFence reports whether a rule of a chain lets packets through the fence, or leads them to rules
+// that can. Only the fence judges more packets of a connection than the first.
+func passesFence(chain string, do Action) bool {
+	if do.Verdict == Return {
+		return strings.HasPrefix(chain, prefixFence)
+	}
+	return strings.HasPrefix(do.Chain, prefixFence) && do.Chain != ChainFenceReset
+}
+
 // fenceChains adds the chains of the fence. They judge both families, even if only IPv4 is captured.
 func (b *builder) fenceChains() {
 	if b.Fence == nil {

@@ -37,7 +37,7 @@ func (f *flow) add(m Match, do Action, why string) {
 		f.chain("")
 	}
 	last := &(*f)[len(*f)-1]
-	last.Rules = append(last.Rules, Rule{m, do, why})
+	last.Rules = append(last.Rules, Rule{Match: m, Do: do, Why: why})
 }
 
 // exempt adds a rule that lets matching packets pass uncaptured. For an empty match, which would exempt

@@ -16,6 +16,7 @@ import (
 // TestNetlinkEqualsNFT loads every golden file with nft, applies the same rules by
 // netlink, and expects the same listing.
 func TestNetlinkEqualsNFT(t *testing.T) {
+	lab.RequireTime(t)
 	lab.RequireRoot(t)
 	cases, _ := filepath.Glob("testdata/*/pod.yaml")
 	for _, path := range cases {

@@ -73,11 +73,13 @@ type Chain struct {
 }
 
 // Rule applies an action to the packets that match. Why has at most 127 bytes, and becomes the rule's
-// comment in the kernel.
+// comment in the kernel. PerPacket is set if the rule matches not only the first packet of a connection,
+// so that a backend omits what costs time. Neither of them is a part of the Stamp.
 type Rule struct {
-	Match Match
-	Do    Action
-	Why   string `json:"-"` // no part of the Stamp
+	Match     Match
+	Do        Action
+	Why       string `json:"-"`
+	PerPacket bool   `json:"-"`
 }
 
 // Match matches a packet if every field that is set matches. A list matches if one of its values does.

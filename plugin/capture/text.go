@@ -63,8 +63,11 @@ func (rs Ruleset) String() string {
 }
 
 func (r Rule) text(table Table) string {
-	words := append(r.Match.words(), "counter", r.Do.text(table), fmt.Sprintf("comment %q", r.Why))
-	return strings.Join(words, " ")
+	words := r.Match.words()
+	if !r.PerPacket {
+		words = append(words, "counter")
+	}
+	return strings.Join(append(words, r.Do.text(table), fmt.Sprintf("comment %q", r.Why)), " ")
 }
 
 func (do Action) text(table Table) string {

@@ -59,11 +59,11 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// One rule of ours can need several iptables rules. Only the first of them gets the comment. The
-		// fence has no comments, because iptables evaluates a comment for each packet that the rule matches.
-		why := fmt.Sprintf(" -m comment --comment %q", rule.Why)
-		if strings.HasPrefix(chain.Name, capture.ChainFence) || strings.HasPrefix(rule.Do.Chain, capture.ChainFence) {
-			why = ""
+		// One rule of ours can need several iptables rules. Only the first of them gets the comment, which
+		// iptables evaluates for each packet that the rule matches.
+		why := ""
+		if !rule.PerPacket {
+			why = fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		}
 		for _, match := range matchArguments(rule.Match) {
 			if rule.Do.ConnMark != 0 { // iptables sets the mark with a rule of its own, before the rule that ends the table

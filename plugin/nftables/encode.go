@@ -59,7 +59,9 @@ func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any 
 	e.bit(m.Confirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpNeq)
 	e.bit(m.Translated, expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
 	e.bit(m.Assured, expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
-	e.add(&expr.Counter{})
+	if !rule.PerPacket {
+		e.add(&expr.Counter{})
+	}
 	e.verdict(table, rule.Do)
 	return e.exprs
 }
