@@ -46,12 +46,9 @@ func main() {
 	}
 }
 
-// prepared is a package that is compiled while the tests of the one before it run.
-type prepared struct {
-	*source
-	*trial
-	err error
-}
+// packagesAtOnce is how many packages are measured at a time, because one can wait while the other
+// computes.
+const packagesAtOnce = 2
 
 // run measures the packages that match the patterns, or all of the product that can be measured.
 func run(ctx context.Context, least limits, lived bool, patterns []string) error {
@@ -72,43 +69,49 @@ func run(ctx context.Context, least limits, lived bool, patterns []string) error
 		sources = measured(sources, leftOut)
 		defer fmt.Printf("%d packages are left out, for the reasons in e2e/mutate/unmeasured.txt\n", len(leftOut))
 	}
-	ready := make(chan prepared)
-	go func() {
-		defer close(ready)
-		for _, s := range sources {
-			t, err := prepare(ctx, s)
-			ready <- prepared{s, t, err}
-		}
-	}()
+	outcomes, failed := make([]outcome, len(sources)), make([]error, len(sources))
+	parallel(packagesAtOnce, len(sources), func(i int) {
+		outcomes[i], failed[i] = measure(ctx, sources[i], reasons)
+		fmt.Fprintf(os.Stderr, "%s: %d noticed, %.0f s\n", sources[i].name(), len(outcomes[i].killed), outcomes[i].took.Seconds())
+	})
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "noticed\tnot\tnot run\texcepted\ttimed out\tefficacy\tcoverage\tseconds\t  package")
-	var failed []error
-	for p := range ready {
-		if p.err == nil {
-			p.outcome, p.err = p.run(ctx, reasons)
-		}
-		if p.err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", p.name(), p.err))
-			fmt.Fprintln(os.Stderr, p.name()+": error")
+	for i, o := range outcomes {
+		if failed[i] != nil {
+			failed[i] = fmt.Errorf("%s: %w", sources[i].name(), failed[i])
 			continue
 		}
-		excepted, stale := reasons.apply(&p.outcome, p.source)
-		row := fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f\t", len(p.killed), len(p.lived), len(p.unreached), excepted, p.timedOut,
-			p.efficacy(), p.coverage(), p.took.Seconds())
-		fmt.Fprintln(table, row+"  "+p.name())
-		fmt.Fprintf(os.Stderr, "%s: %d of %d noticed, %.0f s\n", p.name(), len(p.killed), len(p.mutants), p.took.Seconds())
+		excepted, stale := reasons.apply(&o, sources[i])
+		row := fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f\t", len(o.killed), len(o.lived), len(o.unreached), excepted, o.timedOut,
+			o.efficacy(), o.coverage(), o.took.Seconds())
+		fmt.Fprintln(table, row+"  "+sources[i].name())
 		if lived {
-			print("not noticed", p.lived)
-			print("not run", p.unreached)
+			print("not noticed", o.lived)
+			print("not run", o.unreached)
 		}
-		if len(stale) > 0 {
-			failed = append(failed, fmt.Errorf("exceptions that are none, because a test notices them or they are gone:\n  %s", strings.Join(stale, "\n  ")))
-		}
-		if p.efficacy() < least.efficacy || p.coverage() < least.coverage {
-			failed = append(failed, fmt.Errorf("%s has an efficacy below %g %% or a coverage below %g %%", p.name(), least.efficacy, least.coverage))
-		}
+		failed[i] = o.check(least, sources[i], stale)
 	}
 	return errors.Join(append(failed, table.Flush())...)
+}
+
+// measure compiles a package with its mutants, and runs its tests against them.
+func measure(ctx context.Context, s *source, reasons exceptions) (outcome, error) {
+	t, err := prepare(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	return t.run(ctx, reasons)
+}
+
+// check returns an error if tests notice too few of a package's mutants, or if exceptions are none.
+func (o outcome) check(least limits, s *source, stale []string) (err error) {
+	if len(stale) > 0 {
+		err = fmt.Errorf("exceptions that are none, because a test notices them or they are gone:\n  %s", strings.Join(stale, "\n  "))
+	}
+	if o.efficacy() < least.efficacy || o.coverage() < least.coverage {
+		err = errors.Join(err, fmt.Errorf("%s has an efficacy below %g %% or a coverage below %g %%", s.name(), least.efficacy, least.coverage))
+	}
+	return err
 }
 
 func print(verdict string, mutants []mutant) {

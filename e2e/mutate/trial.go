@@ -100,7 +100,7 @@ func workers(tests []testRun) int {
 	for _, test := range tests {
 		took, cpu = took+test.took, cpu+test.cpu
 	}
-	return runtime.GOMAXPROCS(0) * int(min(max(2, took/max(1, cpu)), 8))
+	return runtime.GOMAXPROCS(0) * int(min(max(1, took/max(1, cpu)), 8))
 }
 
 // try runs the tests of one mutant: first the one that noticed the mutant before it, then the
