@@ -14,7 +14,8 @@ import (
 // causes.
 type Code string
 
-// Meaning explains a code, the causes of its findings, and the next step.
+// Meaning explains a code, the causes of its findings, and the next step. Cause is empty if it would
+// repeat Means or Advice.
 type Meaning struct {
 	Code                 Code
 	Means, Cause, Advice string

@@ -49,55 +49,40 @@ const (
 
 // clusterCodes contains the meaning of each code in this file.
 var clusterCodes = []Meaning{
-	{Checked, "The check found no problem.", "The subject is in order.", "none"},
+	{Checked, "The check found no problem.", "", "none"},
 	{KubernetesOld, "The chart does not support this Kubernetes.", "The API server is older than 1.25.", "upgrade the cluster"},
 	{
 		PoliciesMissing, "No policies limit agents to their own nodes.", "The API server is older than 1.30.",
 		"upgrade the cluster, if you need those policies",
 	},
-	{
-		PlatformsDiffer, "Nodes are of several platforms.", "The cluster mixes distributions.",
-		"set the platform of most nodes, and pools for the others",
-	},
+	{PlatformsDiffer, "Nodes are of several platforms.", "", "set the platform of most nodes, and pools for the others"},
 	{NodesLeftOut, "No agent can run on some nodes.", "The nodes are Windows, Fargate or virtual.", "none, if no meshed pod runs there"},
 	{
 		KernelOld, "The kernel is too old for nftables and guard.", "The kernel is older than Linux 5.2.",
 		"use backend iptables or auto, or upgrade the kernel",
 	},
-	{
-		KernelUnknown, "The kernel's version is not known.", "The node has not reported the version.",
-		"run capture-cni-node preflight on the node",
-	},
+	{KernelUnknown, "The node has not reported the kernel's version.", "", "run capture-cni-node preflight on the node"},
 	{
 		InjectorUnreadable, "The injector's values can't be read.", "The injector's ConfigMap is damaged.",
 		"check pilot.cni.enabled by hand",
 	},
-	{
-		IstioInit, "istiod injects istio-init, so its pods are exempt.", "pilot.cni.enabled is false.",
-		"install capture-cni, then set pilot.cni.enabled=true",
-	},
+	{IstioInit, "istiod injects istio-init, so its pods are exempt.", "", "install capture-cni, then set pilot.cni.enabled=true"},
 	{
 		NoInjector, "The check found no injector.", "No mesh is installed, or its ConfigMap is unreadable.",
 		"install a mesh, such as istiod with pilot.cni.enabled=true",
 	},
+	{ProvidersDiffer, "Revisions of istiod inject for different providers.", "", "set pilot.cni.provider alike in all revisions"},
 	{
-		ProvidersDiffer, "Revisions of istiod inject for different providers.", "The revisions' pilot.cni.provider differs.",
-		"set pilot.cni.provider alike in all revisions",
-	},
-	{
-		ProviderDefault, "Provider default on OpenShift needs Multus's auxiliary chain.", "pilot.cni.provider is default.",
+		ProviderDefault, "Provider default on OpenShift needs Multus's auxiliary chain.", "",
 		"follow deploy/guides/openshift.md, or set pilot.cni.provider=multus",
 	},
 	{
 		PodSecurity, "Pod Security may refuse agents.", "The namespace does not enforce privileged.",
 		"label the namespace with pod-security.kubernetes.io/enforce=privileged",
 	},
-	{
-		InstalledElsewhere, "capture-cni is installed in another namespace.", "A cluster has only one installation.",
-		"run the command again with --agent-namespace",
-	},
-	{Upgrade, "capture-cni is already installed.", "The cluster has a release.", "follow deploy/guides/upgrade.md"},
-	{ImagePinned, "The image is pinned.", "image.tag or image.digest is set.", "set both to an image of the chart's release"},
+	{InstalledElsewhere, "capture-cni is installed in another namespace.", "", "run the command again with --agent-namespace"},
+	{Upgrade, "capture-cni is already installed.", "", "follow deploy/guides/upgrade.md"},
+	{ImagePinned, "image.tag or image.digest pins the image.", "", "set both to an image of the chart's release"},
 	{
 		PermissionMissing, "A part of the cluster could not be read.", "You lack a permission, or the API server failed.",
 		"ask for the permission, or check by hand",
@@ -112,7 +97,7 @@ var clusterCodes = []Meaning{
 		"select the node, or use a pool with state absent",
 	},
 	{AgentEnding, "The node's agent is ending.", "The pod was deleted, or no DaemonSet selects the node.", "none; wait"},
-	{AgentStarting, "The node's agent is starting.", "Containers start, or the first report is due.", "none; wait"},
+	{AgentStarting, "The node's agent is starting.", "", "none; wait"},
 	{
 		AgentFailing, "The node's agent fails.", "A container fails, or the pod is not scheduled.",
 		"read the container's log, or describe the pod",
@@ -134,21 +119,15 @@ var clusterCodes = []Meaning{
 		AgentOutdated, "The agent is older than its DaemonSet.", "An upgrade is unfinished, or updateStrategy is OnDelete.",
 		"with OnDelete, delete the agent's pod",
 	},
-	{
-		NotInstalled, "The namespace has no DaemonSet of capture-cni.", "capture-cni is elsewhere, or not installed.",
-		"install capture-cni, or set --agent-namespace",
-	},
-	{
-		NoNodes, "No node is selected.", "The chart's selectors fit no node.",
-		"compare nodeSelector, affinity and tolerations with the nodes",
-	},
-	{LeasesLeft, "Leases of deleted Nodes remain.", "The Nodes were deleted.", "delete the Leases"},
+	{NotInstalled, "The namespace has no DaemonSet of capture-cni.", "", "install capture-cni, or set --agent-namespace"},
+	{NoNodes, "No node is selected.", "", "compare nodeSelector, affinity and tolerations with the nodes"},
+	{LeasesLeft, "Leases of deleted Nodes remain.", "", "delete the Leases"},
 	{
 		MeshOutside, "Meshed pods run on nodes without capture-cni.", "The operator removed capture-cni there.",
 		"keep meshed pods off these nodes",
 	},
 	{
-		FenceUnknown, "Pods ask for a fence, but some nodes' agents know none.", "Some nodes run capture-cni 0.3 or earlier.",
+		FenceUnknown, "Pods ask for a fence, but some nodes run capture-cni 0.3 or earlier.", "",
 		"upgrade capture-cni there, and restart the fenced pods",
 	},
 	{PodsUnnamed, "More pods need attention than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},

@@ -81,10 +81,7 @@ var nodeCodes = []Meaning{
 		EntryNotLoaded, "The runtime has not loaded the entry, or does not answer.",
 		"The runtime loads another file, or reads the directory late.", "restart the runtime, or use another mode",
 	},
-	{
-		EntryContended, "Another program keeps removing the entry.", "Two programs write the list.",
-		"find the other program, or use another mode",
-	},
+	{EntryContended, "Another program keeps removing the entry.", "", "find the other program, or use another mode"},
 	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",
@@ -94,7 +91,7 @@ var nodeCodes = []Meaning{
 	{NoFence, "Pods with a fence can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{NoIPv6, "Meshed pods with IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{
-		IPTablesChosen, "Backend auto chose iptables, so the guard is idle.", "The kernel lacks a module of nftables.",
+		IPTablesChosen, "Backend auto chose iptables, so the guard is idle.", "The kernel lacks an nftables module.",
 		"load the module and reboot, if you need the guard",
 	},
 	{
@@ -117,10 +114,7 @@ var nodeCodes = []Meaning{
 		AnnotationsMissing, "The runtime passes no annotations, so each pod is looked up.",
 		"The runtime is older than containerd 1.5 or CRI-O 1.29.", "upgrade the runtime, if requests are too many",
 	},
-	{
-		RuntimeUnknown, "The container runtime is neither containerd nor CRI-O.", "The node runs another runtime.",
-		"use containerd or CRI-O",
-	},
+	{RuntimeUnknown, "The container runtime is neither containerd nor CRI-O.", "", "use containerd or CRI-O"},
 	{
 		DirectoriesUnknown, "The runtime's CNI directories are not known.", "No socket or configuration was found.",
 		"compare --net-dir and --bin-dir with the runtime's",
@@ -134,10 +128,7 @@ var nodeCodes = []Meaning{
 		"set --bin-dir as the message says",
 	},
 	{ManyLists, "The runtime would load two lists.", "containerd's max_conf_num is not 1.", "set max_conf_num to 1, or use another mode"},
-	{
-		DirectoryMissing, "A directory of the agent does not exist.", "The path is wrong, or not mounted.",
-		"mount the directory, or set the right path",
-	},
+	{DirectoryMissing, "A directory of the agent does not exist.", "", "mount the directory, or set the right path"},
 	{
 		WriteDenied, "A security module denies the agent a directory.", "AppArmor or SELinux confines the agent.",
 		"allow the access, or run unconfined agents (appArmorProfile, seLinuxOptions)",
@@ -146,13 +137,13 @@ var nodeCodes = []Meaning{
 		ReadOnly, "The agent can't write a directory.", "The mount is read-only, or root does not own the directory.",
 		"make the directory writable (addCapabilities), or use the platform's",
 	},
-	{SELinux, "SELinux is enforcing on the node.", "The distribution enables SELinux.", "run the agents with seLinuxOptions.type=spc_t"},
+	{SELinux, "SELinux is enforcing on the node.", "", "run the agents with seLinuxOptions.type=spc_t"},
 	{
-		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The owner chose a wider mode than 0600.",
+		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The mode is wider than 0600.",
 		"set the mode 0600, or ask the owner to",
 	},
 	{
-		NoBootFiles, "Nothing restores the entry of multus-chain at boot.", "--tmpfiles-dir is empty.",
+		NoBootFiles, "Nothing restores the entry of multus-chain at boot.", "",
 		"set --tmpfiles-dir, if a reboot empties the directory",
 	},
 	{StatusIgnored, "Mode multus-chain ignores the key status.", "Multus passes no STATUS.", "remove status from netconf"},
@@ -173,8 +164,8 @@ var nodeCodes = []Meaning{
 		"delete the list if unused, or name all plugin directories in --bin-dir",
 	},
 	{MultusPrimary, "Every pod is looked up.", "Multus passes no annotations.", "consider mode multus"},
-	{ModeRefused, "The mode does not fit the primary list.", "The list's form excludes this mode.", "set another --mode"},
-	{KernelUntested, "The kernel was not tested.", "The command did not run as root on the node.", "run the command as root on the node"},
+	{ModeRefused, "The mode does not fit the primary list.", "", "set another --mode"},
+	{KernelUntested, "The kernel was not tested.", "", "run the command as root on the node"},
 	{
 		CiliumExclusive, "Cilium removes other plugins' entries.", "cni.exclusive is set, and the entry is no drop-in.",
 		"set Cilium's cni.exclusive=false, or use mode dropin",
@@ -183,10 +174,7 @@ var nodeCodes = []Meaning{
 		SocketBalancing, "Sidecars see a Service's backend, not the Service.", "Cilium or Calico balances connections at pods' sockets.",
 		"limit balancing to the node's own sockets",
 	},
-	{BesideIstioCNI, "istio-cni captures the same pods.", "istio-cni is still installed.", "follow deploy/guides/migrate-istio-cni.md"},
-	{OtherMesh, "Another mesh's plugin is in the cluster or list.", "Two meshes are installed.", "give no pod the proxies of both meshes"},
-	{
-		AmbientMode, "Istio's ambient mode is enabled.", "istio-cni or ztunnel runs in ambient mode.",
-		"disable ambient mode, or keep istio-cni",
-	},
+	{BesideIstioCNI, "istio-cni captures the same pods.", "", "follow deploy/guides/migrate-istio-cni.md"},
+	{OtherMesh, "Another mesh's plugin is in the cluster or list.", "", "give no pod the proxies of both meshes"},
+	{AmbientMode, "Istio's ambient mode is enabled.", "", "disable ambient mode, or keep istio-cni"},
 }

@@ -50,7 +50,7 @@ const (
 
 // podCodes contains the meaning of each code in this file.
 var podCodes = []Meaning{
-	{Captured, "The pod has the desired rules.", "The plugin or the guard wrote the rules.", "none"},
+	{Captured, "The pod has the desired rules.", "", "none"},
 	{
 		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, lost its rules, or is sandboxed.",
 		"restart the pod, unless guard.policy=inPlace repairs it",
@@ -60,7 +60,7 @@ var podCodes = []Meaning{
 		"find that process; restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Outdated, "The pod's rules have another version or configuration.", "The plugin or netconf changed since the start.",
+		Outdated, "The pod's rules have another version or configuration.", "The plugin or netconf changed.",
 		"set guard.update=rules, or restart the pod when convenient",
 	},
 	{
@@ -68,7 +68,7 @@ var podCodes = []Meaning{
 		"restart the pod when convenient",
 	},
 	{
-		Foreign, "Another plugin's rules capture the pod.", "Another plugin served the node at the pod's start.",
+		Foreign, "Another plugin's rules capture the pod.", "The pod started with another plugin.",
 		"restart the pod once the other plugin is gone",
 	},
 	{
@@ -80,10 +80,10 @@ var podCodes = []Meaning{
 		"delete the pod; the audit log names the user",
 	},
 	{
-		Unknown, "The pod's state is not known.", "The runtime, agent or kernel did not answer.",
+		Unknown, "The pod's state is unknown.", "The runtime, agent or kernel did not answer.",
 		"wait a minute, then run kubectl capture-cni status",
 	},
-	{Exempt, "The pod is in a mesh, but not captured.", "Settings exempt the pod.", "read the cause's code"},
+	{Exempt, "The pod is in a mesh, but not captured.", "", "read the cause's code"},
 	{
 		NotExamined, "The node's guard did not report the pod.", "The guard fails, the runtime omits the pod, or you lack pods/exec.",
 		"read the guard's log",
@@ -93,34 +93,25 @@ var podCodes = []Meaning{
 		"run kubectl capture-cni explain for the pod",
 	},
 	{
-		NotReported, "No guard reports the pod's state.", "The guard is disabled, fails, or lacks nftables, agentSocket or CRI socket.",
+		NotReported, "No guard reports the pod.", "The guard is disabled, fails, or lacks nftables, agentSocket or CRI socket.",
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
-	{Gone, "The pod does not exist.", "The pod ended, or was never created.", "list the namespace's pods"},
+	{Gone, "The pod does not exist.", "", "list the namespace's pods"},
 	{NotInMesh, "The pod is in no captured mesh.", "Another code names the cause.", "none"},
 	{
-		NotScheduled, "The pod has no node.", "The scheduler found no node, often because of taints.",
+		NotScheduled, "The pod has no node.", "No node fits, often because of taints.",
 		"run kubectl describe pod; see deploy/guides/taint.md",
 	},
 	{
 		InitContainer, "An init container captures the pod.", "The injector adds that container.",
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
-	{NoProxy, "The injected pod has no proxy.", "The injector or a template omitted the proxy.", "none, if intended"},
-	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "The pod's settings disable Envoy.", "none, if intended"},
-	{OtherProxyType, "The container istio-proxy is not a sidecar.", "The container is a gateway.", "none, if intended"},
-	{
-		InjectFalse, "The pod has sidecar.istio.io/inject=false.", "The author excluded the pod.",
-		"none, if intended; else correct the label or annotation",
-	},
-	{
-		InterceptionNone, "The pod has interceptionMode NONE.", "The author disabled capture.",
-		"none, if intended; else correct the annotation",
-	},
-	{
-		NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "The operator excluded the namespace.",
-		"none, if intended; else correct excludeNamespaces",
-	},
+	{NoProxy, "The injected pod has no proxy.", "The injector or template omitted the proxy.", "none, if intended"},
+	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "", "none, if intended"},
+	{OtherProxyType, "The container istio-proxy is a gateway, not a sidecar.", "", "none, if intended"},
+	{InjectFalse, "The pod has sidecar.istio.io/inject=false.", "", "none, if intended; else correct the label or annotation"},
+	{InterceptionNone, "The pod has interceptionMode NONE.", "", "none, if intended; else correct the annotation"},
+	{NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "", "none, if intended; else correct excludeNamespaces"},
 	{
 		NotInjected, "No injector changed the pod.", "Neither namespace nor pod enables injection.",
 		"enable injection (istio-injection=enabled, istio.io/rev, linkerd.io/inject=enabled, kuma.io/sidecar-injection=enabled, " +
@@ -131,22 +122,19 @@ var podCodes = []Meaning{
 		"none, if intended",
 	},
 	{MeshOff, "The plugin ignores the pod's mesh.", "netconf.meshes omits the mesh.", "add the mesh, if its pods should be captured"},
-	{AmbientPod, "The pod belongs to Istio's ambient mode.", "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "none"},
+	{AmbientPod, "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "", "none"},
 	{
 		AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.",
 		"correct the cause; the kubelet retries",
 	},
-	{
-		AddAnnotations, "The plugin refuses the pod's annotations.", "An annotation is not valid.",
-		"correct the annotations in the message, and restart the pod",
-	},
+	{AddAnnotations, "The plugin refuses the pod's annotations.", "", "correct the annotations in the message, and restart the pod"},
 	{AddRefused, "The plugin refuses the pod.", "The pod would be partly uncaptured, or captured twice.", "correct the cause"},
 	{
 		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
 		"run kubectl capture-cni status; the kubelet retries",
 	},
 	{
-		AddConfiguration, "The plugin's configuration is not valid.", "netconf has a wrong value, or the kubeconfig is invalid.",
+		AddConfiguration, "The plugin's configuration is invalid.", "netconf or the kubeconfig is invalid.",
 		"correct netconf or the kubeconfig; the kubelet retries",
 	},
 	{
@@ -166,9 +154,6 @@ var podCodes = []Meaning{
 		IPv6Uncaptured, "The pod's IPv6 is not captured.", "netconf.ipv6 or the proxy omits IPv6.",
 		"none, if intended; else enable dual stack",
 	},
-	{
-		SandboxFailed, "The pod's sandbox fails, not because of capture-cni.", "The runtime or another plugin reports an error.",
-		"correct the cause",
-	},
-	{Starting, "The runtime is setting up the pod's network.", "ADD is running, or has not begun.", "run the command again in a minute"},
+	{SandboxFailed, "The runtime or another plugin, not capture-cni, fails the pod's sandbox.", "", "correct the cause"},
+	{Starting, "The runtime is setting up the pod's network.", "", "run the command again in a minute"},
 }
