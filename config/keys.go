@@ -27,16 +27,16 @@ func Keys(c *NetConf) []Key {
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
 			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName)),
-			Meaning: "file with the API server's address and credentials, used while the agent does not answer",
+			Meaning: "credentials for the API server, used while the agent does not answer",
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
-			Meaning: "time limit of a pod lookup with its retries, 1s to 2m; CHECK never retries",
+			Meaning: "limit for reading a pod, with retries, 1s to 2m; CHECK never retries",
 		},
 		{
 			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
 			set:     into(&c.Backend, oneOf(NFTables, IPTables, IPTablesNFT, IPTablesLegacy)),
-			Meaning: "[backend](#backends) that writes the rules to the kernel",
+			Meaning: "[backend](#backends) that writes the rules",
 		},
 		{
 			Name: "excludeNamespaces", Type: "list of namespaces", Default: "[]", set: into(&c.ExcludeNamespaces, each(namespaceOrPrefix)),
@@ -48,21 +48,21 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "ipv6", Type: "`mesh`, `always`, `never`", Default: "mesh", set: into(&c.Capture.IPv6, oneOf(IPv6Mesh, IPv6Always, IPv6Never)),
-			Meaning: "whether [IPv6](limits.md) is captured; `mesh`: as the pod's [mesh](sidecars.md) decides",
+			Meaning: "whether [IPv6](limits.md) is captured; `mesh`: as the pod's mesh decides",
 		},
 		{
 			Name: "sharedProxyUID", Type: "`warn`, `refuse`", Default: "warn",
 			set:     into(&c.Capture.SharedProxyUID, oneOf(SharedUIDWarn, SharedUIDRefuse)),
-			Meaning: "treatment of a pod in which another container may run as the proxy's user",
+			Meaning: "treatment of pods in which another container may have the proxy's IDs",
 		},
 		{
 			Name: "sandboxedRuntimeClasses", Type: "list of names", Default: "[]", set: into(&c.Capture.SandboxedRuntimeClasses, each(className)),
-			Meaning: "further runtime classes with their own network stack, whose meshed pods are refused",
+			Meaning: "further sandboxed runtime classes, whose meshed pods are refused",
 		},
 		{
 			Name: "sharedKernelRuntimeClasses", Type: "list of names", Default: "[]",
 			set:     into(&c.Capture.SharedKernelRuntimeClasses, each(className)),
-			Meaning: "further runtime classes that share the node's kernel",
+			Meaning: "further runtime classes that are not sandboxed",
 		},
 		{
 			Name: "fenceLimit", Type: "list of exceptions", Default: `["*"]`, set: into(&c.Capture.FenceLimit, openings),
@@ -91,19 +91,19 @@ func meshKeys(m *Mesh) []Key {
 	return []Key{
 		{
 			Name: "outboundPort", Type: "port", Default: "15001", set: into(&m.OutboundPort, port),
-			Meaning: "the proxy's port for outbound traffic",
+			Meaning: "the proxy's outbound port",
 		},
 		{
 			Name: "inboundPort", Type: "port", Default: "15006", set: into(&m.InboundPort, port),
-			Meaning: "the proxy's port for inbound traffic",
+			Meaning: "the proxy's inbound port",
 		},
 		{
 			Name: "tunnelPort", Type: "port", Default: "15008", set: into(&m.TunnelPort, port),
-			Meaning: "the proxy's port for HBONE tunnels, never captured",
+			Meaning: "the proxy's HBONE port, never captured",
 		},
 		{
 			Name: "dnsPort", Type: "port", Default: "15053", set: into(&m.DNSPort, port),
-			Meaning: "the proxy's port for captured DNS queries",
+			Meaning: "the proxy's DNS port",
 		},
 		{
 			Name: "proxyUID", Type: "id", Default: "1337", set: into(&m.ProxyUID, id),
@@ -127,7 +127,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "outboundOwnerGroups", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroups, each(groupID)),
-			Meaning: "the only groups whose outbound traffic is captured; empty: all groups",
+			Meaning: "the only groups whose outbound traffic is captured; empty: all",
 		},
 		{
 			Name: "outboundOwnerGroupsExclude", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroupsExclude, each(groupID)),
