@@ -36,22 +36,22 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 			"meshed pods, by `state` and `mesh` (a name in `netconf.meshes`; none: injected later)",
 			"state", "mesh"),
 		exempt: f.GaugeVec("exempt_pods",
-			"meshed pods that are exempt from capture, by `cause`", "cause"),
+			"exempt pods, by `cause`", "cause"),
 		repairs: f.Counters("pod_repairs_total",
 			"attempts to repair a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		updates: f.Counters("pod_updates_total",
 			"attempts to update a running pod's rules, by `result` (done, failed)", "result", done, failed),
 		repeated: f.Counter("pod_repairs_repeated_total",
-			"attempts to repair a pod within ten minutes of the previous attempt"),
+			"attempts to repair a pod again within ten minutes"),
 		connections: f.CounterVec("connections_total",
 			"connections of captured pods, by `decision`, `reason` and `mesh`", "decision", "reason", "mesh"),
 		uncaptured: f.HistogramVec("pod_uncaptured_seconds",
-			"age of pods that started uncaptured, when the guard repaired them, by `mesh`", uncapturedBuckets, "mesh"),
+			"age at which the guard repaired pods that started uncaptured, by `mesh`", uncapturedBuckets, "mesh"),
 
 		lastListing: f.Gauge("guard_last_listing_timestamp_seconds",
-			"time when the runtime last listed its sandboxes; 0: never"),
+			"last time when the runtime listed its sandboxes; 0: never"),
 		lastRound: f.Gauge("guard_last_round_timestamp_seconds",
-			"last time at which no pod was waiting for its examination"),
+			"last time when no pod waited for its examination"),
 	}
 }
 

@@ -223,12 +223,12 @@ func Metrics() []metrics.Metric { return metrics.Document(newMetrics) }
 func newMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
 		requests: f.Counters("pod_requests_total",
-			"requests for pods, by `source` (watch; read: API server; unchanged; fault)",
+			"requests for pods, by the answer's `source` (watch; read: API server; unchanged; fault)",
 			"source", sourceWatch, sourceRead, sourceUnchanged, sourceFault),
 		watched: f.Gauge("pods_watched", "pods of this node that the agent knows"),
 		synced:  f.Gauge("pods_synced", "1 once the agent has read its node's pods"),
 		refused: f.Counters("pods_connections_refused_total",
-			"refused connections for pod requests, by `reason` (full: too many; peer: another user)",
+			"refused requests for pods, by `reason` (full: too many; peer: another user)",
 			"reason", reasonFull, reasonPeer),
 	}
 }

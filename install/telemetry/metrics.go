@@ -36,11 +36,11 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 	m := &addMetrics{
 		adds: f.CounterVec("adds_total",
 			"ADDs, by `result` (captured, passed, failed) and `reason` (`exempt_…`: meshed, not captured)", "result", "reason"),
-		failedPods: f.Counter("failed_pods_total", "pods whose ADD failed, each counted once until an ADD succeeds"),
+		failedPods: f.Counter("failed_pods_total", "pods with failed ADDs, each counted once until an ADD succeeds"),
 		whole:      f.HistogramVec("add_seconds", "duration of whole ADDs, by `result`", stageBuckets, "result"),
 		stages:     f.HistogramVec("add_stage_seconds", "duration of each `stage` of an ADD (decide, lookup, apply)", stageBuckets, "stage"),
 		lost: f.Counters("records_lost_total",
-			"records of plugin and guard that the agent discarded, by `cause` (version, form, sender)",
+			"discarded records of plugin and guard, by `cause` (version, form, sender)",
 			"cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total",
 			fmt.Sprintf("log lines about records that the agent dropped, beyond %d a second", logPerSecond)),
