@@ -50,22 +50,16 @@ const (
 // clusterCodes contains the meaning of each code in this file.
 var clusterCodes = []Meaning{
 	{Checked, "The check found no problem.", "", "none"},
-	{KubernetesOld, "The chart does not support this Kubernetes.", "The API server is older than 1.25.", "upgrade the cluster"},
+	{KubernetesOld, "The chart needs Kubernetes 1.25 or newer.", "", "upgrade the cluster"},
 	{
-		PoliciesMissing, "No policies limit agents to their own nodes.", "The API server is older than 1.30.",
+		PoliciesMissing, "Policies that limit agents to their own nodes need Kubernetes 1.30.", "",
 		"upgrade the cluster, if you need those policies",
 	},
 	{PlatformsDiffer, "Nodes are of several platforms.", "", "set the platform of most nodes, and pools for the others"},
-	{NodesLeftOut, "No agent can run on some nodes.", "The nodes are Windows, Fargate or virtual.", "none, if no meshed pod runs there"},
-	{
-		KernelOld, "The kernel is too old for nftables and guard.", "The kernel is older than Linux 5.2.",
-		"use backend iptables or auto, or upgrade the kernel",
-	},
+	{NodesLeftOut, "No agent can run on Windows, Fargate or virtual nodes.", "", "none, if no meshed pod runs there"},
+	{KernelOld, "nftables and the guard need Linux 5.2 or newer.", "", "use backend iptables or auto, or upgrade the kernel"},
 	{KernelUnknown, "The node has not reported the kernel's version.", "", "run capture-cni-node preflight on the node"},
-	{
-		InjectorUnreadable, "The injector's values can't be read.", "The injector's ConfigMap is damaged.",
-		"check pilot.cni.enabled by hand",
-	},
+	{InjectorUnreadable, "The injector's ConfigMap is damaged.", "", "check pilot.cni.enabled by hand"},
 	{IstioInit, "istiod injects istio-init, so its pods are exempt.", "", "install capture-cni, then set pilot.cni.enabled=true"},
 	{
 		NoInjector, "The check found no injector.", "No mesh is installed, or its ConfigMap is unreadable.",
@@ -76,10 +70,7 @@ var clusterCodes = []Meaning{
 		ProviderDefault, "Provider default on OpenShift needs Multus's auxiliary chain.", "",
 		"follow deploy/guides/openshift.md, or set pilot.cni.provider=multus",
 	},
-	{
-		PodSecurity, "Pod Security may refuse agents.", "The namespace does not enforce privileged.",
-		"label the namespace with pod-security.kubernetes.io/enforce=privileged",
-	},
+	{PodSecurity, "Pod Security may refuse agents.", "", "label the namespace with pod-security.kubernetes.io/enforce=privileged"},
 	{InstalledElsewhere, "capture-cni is installed in another namespace.", "", "run the command again with --agent-namespace"},
 	{Upgrade, "capture-cni is already installed.", "", "follow deploy/guides/upgrade.md"},
 	{ImagePinned, "image.tag or image.digest pins the image.", "", "set both to an image of the chart's release"},
@@ -92,16 +83,10 @@ var clusterCodes = []Meaning{
 		AgentMissing, "The node has no agent.", "The chart excludes the node, or pod creation fails.",
 		"compare nodeSelector, affinity and tolerations with the node",
 	},
-	{
-		NodeUnselected, "No DaemonSet selects the node any more.", "A selector or label changed.",
-		"select the node, or use a pool with state absent",
-	},
+	{NodeUnselected, "No DaemonSet selects the node any more.", "", "select the node, or use a pool with state absent"},
 	{AgentEnding, "The node's agent is ending.", "The pod was deleted, or no DaemonSet selects the node.", "none; wait"},
 	{AgentStarting, "The node's agent is starting.", "", "none; wait"},
-	{
-		AgentFailing, "The node's agent fails.", "A container fails, or the pod is not scheduled.",
-		"read the container's log, or describe the pod",
-	},
+	{AgentFailing, "The node's agent fails.", "", "read the container's log, or describe the pod"},
 	{
 		AgentSilent, "The node's agent has written no Lease.", "lease.enabled is false, or the agent is old or unauthorized.",
 		"if lease.enabled is true, read the agent's log",
@@ -114,7 +99,7 @@ var clusterCodes = []Meaning{
 		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, program or an attacker wrote them.",
 		"read the agent's log; use a kubectl plugin of its version",
 	},
-	{GuardSilent, "The guard has not reported pods.", "The guard is starting, or fails.", "wait a minute, then read the guard's log"},
+	{GuardSilent, "The guard has not reported pods.", "", "wait a minute, then read the guard's log"},
 	{
 		AgentOutdated, "The agent is older than its DaemonSet.", "An upgrade is unfinished, or updateStrategy is OnDelete.",
 		"with OnDelete, delete the agent's pod",
@@ -130,15 +115,12 @@ var clusterCodes = []Meaning{
 		FenceUnknown, "Pods ask for a fence, but some nodes run capture-cni 0.3 or earlier.", "",
 		"upgrade capture-cni there, and restart the fenced pods",
 	},
-	{PodsUnnamed, "More pods need attention than the Lease names.", "A Lease names at most 100 pods.", "correct the named pods first"},
+	{PodsUnnamed, "A Lease names only 100 of the pods that need attention.", "", "correct the named pods first"},
 	{
 		TestMisrouted, "A connection took a wrong path.", "A pod's rules are missing or wrong.",
 		"look at the node in kubectl capture-cni status -o wide",
 	},
-	{
-		TestUnanswered, "A connection was not answered.", "A NetworkPolicy or firewall drops packets.",
-		"correct the NetworkPolicy or firewall",
-	},
+	{TestUnanswered, "A connection was not answered.", "", "correct the NetworkPolicy or firewall"},
 	{TestPodFailed, "A pod of the test failed.", "The image is missing, or of another version.", "set --image, or correct the cause"},
 	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if the check is not needed"},
 }

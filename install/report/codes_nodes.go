@@ -127,10 +127,10 @@ var nodeCodes = []Meaning{
 		BinDirWrong, "The runtime executes plugins from another directory.", "The value platform does not fit the runtime.",
 		"set --bin-dir as the message says",
 	},
-	{ManyLists, "The runtime would load two lists.", "containerd's max_conf_num is not 1.", "set max_conf_num to 1, or use another mode"},
+	{ManyLists, "containerd would load two lists.", "", "set max_conf_num to 1, or use another mode"},
 	{DirectoryMissing, "A directory of the agent does not exist.", "", "mount the directory, or set the right path"},
 	{
-		WriteDenied, "A security module denies the agent a directory.", "AppArmor or SELinux confines the agent.",
+		WriteDenied, "AppArmor or SELinux denies the agent a directory.", "",
 		"allow the access, or run unconfined agents (appArmorProfile, seLinuxOptions)",
 	},
 	{
@@ -146,7 +146,7 @@ var nodeCodes = []Meaning{
 		NoBootFiles, "Nothing restores the entry of multus-chain at boot.", "",
 		"set --tmpfiles-dir, if a reboot empties the directory",
 	},
-	{StatusIgnored, "Mode multus-chain ignores the key status.", "Multus passes no STATUS.", "remove status from netconf"},
+	{StatusIgnored, "Mode multus-chain ignores the key status.", "", "remove status from netconf"},
 	{
 		ChainSkipped, "Multus skips the auxiliary chain.", "A file in the chain's directory is broken.",
 		"ask the file's owner to correct it",
@@ -166,10 +166,7 @@ var nodeCodes = []Meaning{
 	{MultusPrimary, "Every pod is looked up.", "Multus passes no annotations.", "consider mode multus"},
 	{ModeRefused, "The mode does not fit the primary list.", "", "set another --mode"},
 	{KernelUntested, "The kernel was not tested.", "", "run the command as root on the node"},
-	{
-		CiliumExclusive, "Cilium removes other plugins' entries.", "cni.exclusive is set, and the entry is no drop-in.",
-		"set Cilium's cni.exclusive=false, or use mode dropin",
-	},
+	{CiliumExclusive, "Cilium's cni.exclusive removes other plugins' entries.", "", "set Cilium's cni.exclusive=false, or use mode dropin"},
 	{
 		SocketBalancing, "Sidecars see a Service's backend, not the Service.", "Cilium or Calico balances connections at pods' sockets.",
 		"limit balancing to the node's own sockets",

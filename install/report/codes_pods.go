@@ -103,10 +103,10 @@ var podCodes = []Meaning{
 		"run kubectl describe pod; see deploy/guides/taint.md",
 	},
 	{
-		InitContainer, "An init container captures the pod.", "The injector adds that container.",
+		InitContainer, "An init container captures the pod.", "",
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
 	},
-	{NoProxy, "The injected pod has no proxy.", "The injector or template omitted the proxy.", "none, if intended"},
+	{NoProxy, "The injected pod has no proxy.", "", "none, if intended"},
 	{ProxyDisabled, "The proxy's container has DISABLE_ENVOY=true.", "", "none, if intended"},
 	{OtherProxyType, "The container istio-proxy is a gateway, not a sidecar.", "", "none, if intended"},
 	{InjectFalse, "The pod has sidecar.istio.io/inject=false.", "", "none, if intended; else correct the label or annotation"},
@@ -121,12 +121,9 @@ var podCodes = []Meaning{
 		HostNetwork, "The node's network is never captured.", "The pod sets hostNetwork.",
 		"none, if intended",
 	},
-	{MeshOff, "The plugin ignores the pod's mesh.", "netconf.meshes omits the mesh.", "add the mesh, if its pods should be captured"},
+	{MeshOff, "netconf.meshes omits the pod's mesh.", "", "add the mesh, if its pods should be captured"},
 	{AmbientPod, "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "", "none"},
-	{
-		AddFailed, "The pod's ADD fails.", "The message contains the plugin's error.",
-		"correct the cause; the kubelet retries",
-	},
+	{AddFailed, "The pod's ADD fails.", "", "correct the cause; the kubelet retries"},
 	{AddAnnotations, "The plugin refuses the pod's annotations.", "", "correct the annotations in the message, and restart the pod"},
 	{AddRefused, "The plugin refuses the pod.", "The pod would be partly uncaptured, or captured twice.", "correct the cause"},
 	{
@@ -141,11 +138,8 @@ var podCodes = []Meaning{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
 		"correct the cause; the kubelet retries",
 	},
-	{
-		AddKernel, "The plugin could not apply the rules.", "A kernel module is missing, or another error occurred.",
-		"load the module if one is missing, or choose another backend",
-	},
-	{AddGone, "The pod's network namespace vanished during ADD.", "The runtime deleted the sandbox.", "none; the kubelet retries"},
+	{AddKernel, "The plugin could not apply the rules.", "", "load the module if one is missing, or choose another backend"},
+	{AddGone, "The pod's network namespace vanished during ADD.", "", "none; the kubelet retries"},
 	{
 		AddWarned, "The pod's ADD has a warning.", "A setting has no effect, or traffic may bypass capture.",
 		"follow the message",
