@@ -31,7 +31,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
-			Meaning: "limit for reading a pod, with retries, 1s to 2m; CHECK never retries",
+			Meaning: "limit for reading a pod, 1s to 2m; CHECK never retries",
 		},
 		{
 			Name: "backend", Type: "`nftables`, `iptables`, `iptables-nft`, `iptables-legacy`", Default: "nftables",
@@ -78,7 +78,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),
-			Meaning: "lowest level that is logged to stderr",
+			Meaning: "lowest level logged to stderr",
 		},
 		{
 			Name: "mesh", Type: "object", Default: "{}", Keys: meshKeys(&c.Capture.Mesh),
@@ -115,15 +115,15 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "excludeOutboundIPRanges", Type: "list of CIDRs", Default: "[]", set: into(&m.ExcludeOutboundIPRanges, each(cidr)),
-			Meaning: "destination ranges that are not captured",
+			Meaning: "uncaptured destination ranges",
 		},
 		{
 			Name: "excludeOutboundPorts", Type: "list of ports", Default: "[]", set: into(&m.ExcludeOutboundPorts, each(port)),
-			Meaning: "destination ports that are not captured",
+			Meaning: "uncaptured destination ports",
 		},
 		{
 			Name: "excludeInboundPorts", Type: "list of ports", Default: "[]", set: into(&m.ExcludeInboundPorts, each(port)),
-			Meaning: "inbound ports that are not captured in pods that capture `*`",
+			Meaning: "uncaptured inbound ports, in pods that capture `*`",
 		},
 		{
 			Name: "outboundOwnerGroups", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroups, each(groupID)),

@@ -43,7 +43,7 @@ func newAddMetrics(f *metrics.Factory) *addMetrics {
 			"discarded records of plugin and guard, by `cause` (version, form, sender)",
 			"cause", causeVersion, causeForm, causeSender),
 		dropped: f.Counter("log_lines_dropped_total",
-			fmt.Sprintf("log lines about records that the agent dropped, beyond %d a second", logPerSecond)),
+			fmt.Sprintf("dropped log lines about records, beyond %d a second", logPerSecond)),
 		build:   f.GaugeVec("build_info", metrics.BuildInfo, "version", "agent", "plugin"),
 		netConf: f.GaugeVec("netconf_info", "always 1; label `hash` changes with the operator's keys in the entry", "hash"),
 	}
