@@ -74,27 +74,21 @@ var clusterCodes = []Meaning{
 	{InstalledElsewhere, "capture-cni is installed in another namespace.", "", "run the command again with --agent-namespace"},
 	{Upgrade, "capture-cni is already installed.", "", "follow deploy/guides/upgrade.md"},
 	{ImagePinned, "image.tag or image.digest pins the image.", "", "set both to an image of the chart's release"},
-	{
-		PermissionMissing, "A part of the cluster could not be read.", "You lack a permission, or the API server failed.",
-		"ask for the permission, or check by hand",
-	},
-	{NodeNotReady, "The Node is not ready.", "The node's kubelet or network fails.", "run kubectl describe node"},
+	{PermissionMissing, "A part of the cluster could not be read.", "", "ask for the permission, or check by hand"},
+	{NodeNotReady, "The Node is not ready.", "", "run kubectl describe node"},
 	{
 		AgentMissing, "The node has no agent.", "The chart excludes the node, or pod creation fails.",
 		"compare nodeSelector, affinity and tolerations with the node",
 	},
 	{NodeUnselected, "No DaemonSet selects the node any more.", "", "select the node, or use a pool with state absent"},
-	{AgentEnding, "The node's agent is ending.", "The pod was deleted, or no DaemonSet selects the node.", "none; wait"},
+	{AgentEnding, "The node's agent is ending.", "", "none; wait"},
 	{AgentStarting, "The node's agent is starting.", "", "none; wait"},
 	{AgentFailing, "The node's agent fails.", "", "read the container's log, or describe the pod"},
 	{
 		AgentSilent, "The node's agent has written no Lease.", "lease.enabled is false, or the agent is old or unauthorized.",
 		"if lease.enabled is true, read the agent's log",
 	},
-	{
-		AgentStale, "The node's agent stopped reporting.", "The node is down, or the API server refuses the agent.",
-		"if the node is up, read the agent's log",
-	},
+	{AgentStale, "The node's agent stopped reporting.", "", "if the node is up, read the agent's log"},
 	{
 		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, program or an attacker wrote them.",
 		"read the agent's log; use a kubectl plugin of its version",
@@ -107,10 +101,7 @@ var clusterCodes = []Meaning{
 	{NotInstalled, "The namespace has no DaemonSet of capture-cni.", "", "install capture-cni, or set --agent-namespace"},
 	{NoNodes, "No node is selected.", "", "compare nodeSelector, affinity and tolerations with the nodes"},
 	{LeasesLeft, "Leases of deleted Nodes remain.", "", "delete the Leases"},
-	{
-		MeshOutside, "Meshed pods run on nodes without capture-cni.", "The operator removed capture-cni there.",
-		"keep meshed pods off these nodes",
-	},
+	{MeshOutside, "Meshed pods run on nodes without capture-cni.", "", "keep meshed pods off these nodes"},
 	{
 		FenceUnknown, "Pods ask for a fence, but some nodes run capture-cni 0.3 or earlier.", "",
 		"upgrade capture-cni there, and restart the fenced pods",

@@ -82,7 +82,7 @@ var nodeCodes = []Meaning{
 		"The runtime loads another file, or reads the directory late.", "restart the runtime, or use another mode",
 	},
 	{EntryContended, "Another program keeps removing the entry.", "", "find the other program, or use another mode"},
-	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
+	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",
 		"free the disk, or make it writable",
@@ -98,25 +98,16 @@ var nodeCodes = []Meaning{
 		LeftOnNode, "The removal left the plugin on the node.", "The runtime needs the plugin to delete pods.",
 		"delete the plugin once captured pods have ended",
 	},
+	{PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "", "read the pods' Events CaptureRepaired"},
+	{EventsDropped, "The agent dropped Events about pods.", "", "read the agent's log"},
+	{NoDropIns, "Mode dropin needs containerd 2.1, CRI-O 1.33 or newer.", "", "use mode insert, or upgrade the runtime"},
 	{
-		PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "The pods started uncaptured, or lost rules.",
-		"read the pods' Events CaptureRepaired",
-	},
-	{
-		EventsDropped, "The agent dropped Events about pods.", "Too many Events waited, or posting failed.",
-		"read the agent's log",
-	},
-	{
-		NoDropIns, "The runtime loads no drop-ins, so mode dropin fails.", "The runtime is older than containerd 2.1 or CRI-O 1.33.",
-		"use mode insert, or upgrade the runtime",
-	},
-	{
-		AnnotationsMissing, "The runtime passes no annotations, so each pod is looked up.",
-		"The runtime is older than containerd 1.5 or CRI-O 1.29.", "upgrade the runtime, if requests are too many",
+		AnnotationsMissing, "Before containerd 1.5 and CRI-O 1.29, the plugin looks up each pod.", "",
+		"upgrade the runtime, if requests are too many",
 	},
 	{RuntimeUnknown, "The container runtime is neither containerd nor CRI-O.", "", "use containerd or CRI-O"},
 	{
-		DirectoriesUnknown, "The runtime's CNI directories are not known.", "No socket or configuration was found.",
+		DirectoriesUnknown, "No socket or configuration names the runtime's CNI directories.", "",
 		"compare --net-dir and --bin-dir with the runtime's",
 	},
 	{
@@ -138,10 +129,7 @@ var nodeCodes = []Meaning{
 		"make the directory writable (addCapabilities), or use the platform's",
 	},
 	{SELinux, "SELinux is enforcing on the node.", "", "run the agents with seLinuxOptions.type=spc_t"},
-	{
-		FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "The mode is wider than 0600.",
-		"set the mode 0600, or ask the owner to",
-	},
+	{FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "", "set the mode 0600, or ask the owner to"},
 	{
 		NoBootFiles, "Nothing restores the entry of multus-chain at boot.", "",
 		"set --tmpfiles-dir, if a reboot empties the directory",

@@ -56,23 +56,20 @@ var podCodes = []Meaning{
 		"restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Drifted, "The pod's rules were changed.", "A process with NET_ADMIN changed the rules.",
+		Drifted, "A process with NET_ADMIN changed the pod's rules.", "",
 		"find that process; restart the pod, unless guard.policy=inPlace repairs it",
 	},
 	{
-		Outdated, "The pod's rules have another version or configuration.", "The plugin or netconf changed.",
+		Outdated, "The pod's rules have another version or configuration.", "",
 		"set guard.update=rules, or restart the pod when convenient",
 	},
 	{
 		Changed, "The pod changed after its rules were set.", "A user edited annotations, or an IPv6 address came late.",
 		"restart the pod when convenient",
 	},
+	{Foreign, "Another plugin's rules capture the pod.", "", "restart the pod once the other plugin is gone"},
 	{
-		Foreign, "Another plugin's rules capture the pod.", "The pod started with another plugin.",
-		"restart the pod once the other plugin is gone",
-	},
-	{
-		Obstructed, "Other rules could keep packets from the capture rules.", "A container with NET_ADMIN added these rules.",
+		Obstructed, "A container with NET_ADMIN added rules that can keep packets from the proxy.", "",
 		"remove NET_ADMIN from that container",
 	},
 	{
@@ -98,10 +95,7 @@ var podCodes = []Meaning{
 	},
 	{Gone, "The pod does not exist.", "", "list the namespace's pods"},
 	{NotInMesh, "The pod is in no captured mesh.", "Another code names the cause.", "none"},
-	{
-		NotScheduled, "The pod has no node.", "No node fits, often because of taints.",
-		"run kubectl describe pod; see deploy/guides/taint.md",
-	},
+	{NotScheduled, "The pod has no node.", "", "run kubectl describe pod; see deploy/guides/taint.md"},
 	{
 		InitContainer, "An init container captures the pod.", "",
 		"let the mesh's chart inject for a CNI plugin (Istio: pilot.cni.enabled=true), and restart the pod",
@@ -127,13 +121,10 @@ var podCodes = []Meaning{
 	{AddAnnotations, "The plugin refuses the pod's annotations.", "", "correct the annotations in the message, and restart the pod"},
 	{AddRefused, "The plugin refuses the pod.", "The pod would be partly uncaptured, or captured twice.", "correct the cause"},
 	{
-		AddLookup, "The plugin could not read the pod.", "Neither agent nor API server returned the pod.",
+		AddLookup, "Neither agent nor API server returned the pod to the plugin.", "",
 		"run kubectl capture-cni status; the kubelet retries",
 	},
-	{
-		AddConfiguration, "The plugin's configuration is invalid.", "netconf or the kubeconfig is invalid.",
-		"correct netconf or the kubeconfig; the kubelet retries",
-	},
+	{AddConfiguration, "netconf or the kubeconfig is invalid.", "", "correct netconf or the kubeconfig; the kubelet retries"},
 	{
 		AddInput, "The plugin could not read the runtime's request.", "The runtime's configuration or an earlier plugin is wrong.",
 		"correct the cause; the kubelet retries",
