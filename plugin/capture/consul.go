@@ -39,7 +39,7 @@ func consul() *mesh {
 	return &mesh{
 		name: config.Consul, mark: annotationConsulStatus, container: containerConsulProxy, init: containerConsulInit,
 		annotations: []Annotation{
-			{annotationConsulStatus, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+			{annotationConsulStatus, "any", "absent", "marks injected pods"},
 			{annotationConsulConfig, "JSON of `consul/sdk`", "needed", "ports, uids, destinations and DNS, as the injector writes them"},
 			{annotationConsulDualStack, "`true`, `false`", "`false`", "IPv6 is captured, too, and the DNS server has an IPv6 address"},
 		},

@@ -86,7 +86,7 @@ func istioAnnotations() []Annotation {
 		interfaces = "interface names"
 	)
 	return []Annotation{
-		{annotationStatus, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+		{annotationStatus, "any", "absent", "marks injected pods"},
 		{annotationInject, "boolean", "absent", "`false`: the pod is not captured; a label of this name takes precedence"},
 		{
 			annotationInterceptionMode, "`REDIRECT`, `TPROXY`, `NONE`", "`REDIRECT`",
@@ -100,8 +100,8 @@ func istioAnnotations() []Annotation {
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured even outside the included ranges"},
 		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound TCP and UDP ports that are not captured"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
-		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured, even if included"},
-		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured in either direction"},
+		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured"},
+		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces of virtual machines, whose inbound traffic counts as outbound"},
 		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, which takes precedence"},
 	}

@@ -33,7 +33,7 @@ func kuma() *mesh {
 		name: config.Kuma, mark: annotationKumaInjected, container: containerKumaProxy, init: containerKumaInit,
 		validation: containerKumaValidation,
 		annotations: []Annotation{
-			{annotationKumaInjected, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+			{annotationKumaInjected, "any", "absent", "marks injected pods"},
 			{annotationKumaConfig, "YAML of Kuma 3", "needed", "ports, uids, addresses and DNS, as the injector writes them"},
 		},
 		whole: annotationKumaConfig, exclusions: []string{annotationKumaConfig},

@@ -69,7 +69,7 @@ func linkerd() *mesh {
 func linkerdAnnotations() []Annotation {
 	const ports = "ports, port ranges"
 	return []Annotation{
-		{annotationLinkerdVersion, "any", "absent", "written by the injector; only pods with it are in the mesh"},
+		{annotationLinkerdVersion, "any", "absent", "marks injected pods"},
 		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},
 		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
