@@ -40,8 +40,8 @@ func consul() *mesh {
 		name: config.Consul, mark: annotationConsulStatus, container: containerConsulProxy, init: containerConsulInit,
 		annotations: []Annotation{
 			{annotationConsulStatus, "any", "absent", "marks injected pods"},
-			{annotationConsulConfig, "JSON of `consul/sdk`", "needed", "ports, uids, destinations and DNS, as the injector writes them"},
-			{annotationConsulDualStack, "`true`, `false`", "`false`", "IPv6 is captured, too, and the DNS server has an IPv6 address"},
+			{annotationConsulConfig, "JSON of `consul/sdk`", "needed", "the injector's settings"},
+			{annotationConsulDualStack, "`true`, `false`", "`false`", "IPv6 is captured, too"},
 		},
 		whole: annotationConsulConfig, exclusions: []string{annotationConsulConfig},
 		read: readConsul, inbound: consulInbound, outbound: consulOutbound,

@@ -24,7 +24,7 @@ func fenceAnnotations() []Annotation {
 	return []Annotation{
 		{
 			annotationFence, "`true`, `strict`, `false`", "`false`",
-			"packets that are neither captured nor the proxy's are refused; with `strict`, exclusions fail the pod",
+			"refuses packets that would bypass the proxy, except exclusions; `strict`: exclusions fail the pod",
 		},
 		{annotationFenceAllow, "`DIRECTION:PROTOCOL:PORTS@CIDR`", "empty", "exceptions from the fence, comma-separated"},
 	}

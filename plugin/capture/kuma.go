@@ -34,7 +34,7 @@ func kuma() *mesh {
 		validation: containerKumaValidation,
 		annotations: []Annotation{
 			{annotationKumaInjected, "any", "absent", "marks injected pods"},
-			{annotationKumaConfig, "YAML of Kuma 3", "needed", "ports, uids, addresses and DNS, as the injector writes them"},
+			{annotationKumaConfig, "YAML of Kuma 3", "needed", "the injector's settings"},
 		},
 		whole: annotationKumaConfig, exclusions: []string{annotationKumaConfig},
 		read: readKuma, inbound: kumaInbound, outbound: kumaOutbound, callsOwnPod: true,

@@ -70,7 +70,7 @@ func linkerdAnnotations() []Annotation {
 	const ports = "ports, port ranges"
 	return []Annotation{
 		{annotationLinkerdVersion, "any", "absent", "marks injected pods"},
-		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured, in addition to the proxy's own"},
+		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured"},
 		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
 		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if container and pod set none"},
