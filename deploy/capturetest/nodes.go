@@ -38,7 +38,7 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	}
 	switch {
 	case len(nodes) == 0:
-		return nil, fmt.Errorf("no agent runs in namespace %s: see kubectl capture-cni status", f.Namespace)
+		return nil, fmt.Errorf("no node has an agent of namespace %s that captures pods: see kubectl capture-cni status", f.Namespace)
 	case len(names) > 0:
 		return nodes, nil
 	}

@@ -45,7 +45,7 @@ func TestChoose(t *testing.T) {
 		"all":                  {ready(removed, a1, a2, b1), []string{"all"}, "a1 a2 b1"},
 		"named":                {ready(a1, faulty), []string{"bad", "a1"}, "bad a1"},
 		"an unknown one":       {ready(a1), []string{"elsewhere"}, `--nodes has "elsewhere"`},
-		"none":                 {ready(), nil, "no agent runs in namespace mesh"},
+		"none":                 {ready(), nil, "no node has an agent of namespace mesh"},
 		"a faulty one":         {ready(a1, faulty), nil, "agents are not ready: node bad is faulty: ImagePullBackOff. Wait"},
 		"a faulty one of all":  {ready(a1, faulty), []string{"all"}, "agents are not ready: node bad"},
 		"a rollout":            {rolling, nil, "agents are not ready: DaemonSet set: 2 desired, 1 updated, 1 ready, 1 unavailable. Wait"},

@@ -20,7 +20,7 @@ func TestTestFails(t *testing.T) {
 		"--mode none":     `--mode is "none": expected redirect, tproxy or both`,
 		"--timeout 0":     "--timeout is 0s: expected a positive duration",
 		"--nodes nowhere": `--nodes has "nowhere"`,
-		"":                "no agent runs in namespace capture-cni",
+		"":                "no node has an agent of namespace capture-cni",
 	} {
 		if _, errors, status := c.run(t, append([]string{"test"}, strings.Fields(flags)...)...); status != 2 || !strings.Contains(errors, want) {
 			t.Errorf("%s: status %d: %s", flags, status, errors)

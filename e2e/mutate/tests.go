@@ -54,14 +54,13 @@ func (p program) list(ctx context.Context) ([]string, error) {
 // failure is what a program prints about a test that fails.
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
-// writable returns the directories of the machine that tests may change: the kernel's and the
-// programs' files of a running system, and the compiler's cache.
-func writable() []string {
-	directories := []string{"/run"}
-	if cache, err := os.UserCacheDir(); err == nil {
-		directories = append(directories, cache)
+// writable returns the directories of the machine that tests may change.
+func (p program) writable() []string {
+	cache, err := os.UserCacheDir() // the compiler's
+	if err != nil {
+		return []string{p.scratch}
 	}
-	return directories
+	return []string{p.scratch, cache}
 }
 
 // run runs tests until one fails, and returns that one's name if the program printed it, and the
@@ -75,7 +74,7 @@ func (p program) run(ctx context.Context, timeout time.Duration, env string, tes
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 { // what a test has mounted goes with it
 		command.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
-		command.Env = append(command.Env, "MUTANTS_WRITABLE="+strings.Join(append(writable(), p.scratch), string(filepath.ListSeparator)))
+		command.Env = append(command.Env, "MUTANTS_WRITABLE="+strings.Join(p.writable(), string(filepath.ListSeparator)))
 	}
 	end := func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.Cancel, command.WaitDelay = end, time.Second

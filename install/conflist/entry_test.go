@@ -3,9 +3,12 @@
 package conflist
 
 import (
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -75,5 +78,20 @@ func TestBadEntry(t *testing.T) {
 		if _, err := ParseEntry([]byte(keys), report.Insert, "/state", "/run/other"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", keys, err, want)
 		}
+	}
+}
+
+// TestNodeImage expects the drop-in that the page about node images writes to be what verify compares it
+// with.
+func TestNodeImage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../deploy/guides/node-images.md")
+	lab.Check(t, err)
+	_, text, _ := strings.Cut(string(page), "capture-cni.conf <<'END'\n   ")
+	text, _, _ = strings.Cut(text, "   END\n")
+	entry, err := ParseEntry(nil, report.DropIn, "/var/lib/kubelet/pki", config.RunDirectory)
+	lab.Check(t, err)
+	if want := string(Indented(entry.Text(entry.Conf.Kubeconfig))); strings.ReplaceAll(text, "\n   ", "\n") != want {
+		t.Errorf("the page has %s, want %s", text, want)
 	}
 }

@@ -110,5 +110,6 @@ func withoutContent(err error) error {
 		kind, _, _ := strings.Cut(form.Value, " ") // a number's literal may follow
 		return fmt.Errorf("not of the expected form: a JSON %s where another type is expected", kind)
 	}
-	return errors.New("libcni can't load it: expected a name, a cniVersion, true or false for disableCheck, and plugins that each have a type")
+	return errors.New("libcni can't load it: expected a name, versions as texts, " +
+		"true or false for disableCheck, disableGC and loadOnlyInlinedPlugins, and plugins that each have a type")
 }

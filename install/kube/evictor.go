@@ -137,7 +137,7 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	switch {
 	case err == nil:
 		e.results.WithLabelValues(done).Inc()
-		log.Info("evicted the uncaptured pod")
+		log.Info("evicted the pod, which lacked its rules")
 		return evictPause
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod has ended
 	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):

@@ -22,9 +22,8 @@ func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 }
 
 // dnsZones puts the UDP queries that nat redirects into the zone zoneQueries, before conntrack sees
-// them. Answers need no rule, because SetZone sets the zone only for packets from an entry's client,
-// and conntrack finds the entries of answers by itself. So an answer that a server in the pod sends to
-// port 53 does not count as a query.
+// them. SetZone sets the zone only in the original direction of a connection, so answers need no rule,
+// and the answer of a server in the pod to a client's port 53 does not count as a query.
 func (b *builder) dnsZones() {
 	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
 		return

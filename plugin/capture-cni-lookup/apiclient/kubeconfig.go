@@ -77,7 +77,7 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 		}
 	}
 	if !found {
-		return cluster, user, fmt.Errorf("current-context is %q: expected the name of one of its contexts", content.CurrentContext)
+		return cluster, user, fmt.Errorf("current-context is %q: expected the name of one of this kubeconfig's contexts", content.CurrentContext)
 	}
 	found = false
 	for _, c := range content.Clusters {
@@ -86,14 +86,14 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 		}
 	}
 	if !found {
-		return cluster, user, fmt.Errorf("context %s names cluster %q: expected one of its clusters", content.CurrentContext, names.Cluster)
+		return cluster, user, fmt.Errorf("context %s names cluster %q: expected a cluster of this kubeconfig", content.CurrentContext, names.Cluster)
 	}
 	for _, u := range content.AuthInfos {
 		if u.Name == names.AuthInfo {
 			return cluster, u.AuthInfo, nil
 		}
 	}
-	return cluster, user, fmt.Errorf("context %s names user %q: expected one of its users", content.CurrentContext, names.AuthInfo)
+	return cluster, user, fmt.Errorf("context %s names user %q: expected a user of this kubeconfig", content.CurrentContext, names.AuthInfo)
 }
 
 // kubeconfig reads the files that a kubeconfig names, in the kubeconfig's directory.
