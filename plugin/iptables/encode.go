@@ -59,10 +59,11 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// One rule of ours can need several iptables rules. Only the first of them gets the comment, which
-		// iptables evaluates for each packet that the rule matches.
+		// One rule of ours can need several iptables rules. Only the first of them gets the comment. A
+		// comment costs time, at an ADD and for each packet that the rule matches, so most rules of the
+		// fence have none.
 		why := ""
-		if !rule.PerPacket {
+		if !rule.PerPacket && rule.Do.Chain != capture.ChainFence && rule.Do.Chain != capture.ChainFenceReset {
 			why = fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		}
 		for _, match := range matchArguments(rule.Match) {
