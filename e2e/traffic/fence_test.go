@@ -145,6 +145,16 @@ func TestFenceUntracked(t *testing.T) {
 		}`)
 		w.probeAll(t, probes...)
 		w.expectSilence(t, silent)
+		application, err := w.pod.Start(app)
+		lab.Check(t, err)
+		defer application.Close()
+		outside, err := w.peer.Start(rootUser)
+		lab.Check(t, err)
+		defer outside.Close()
+		for _, f := range bothFamilies { // its answer would be refused, too, so that the peer could not tell
+			from, at := netip.AddrPortFrom(netip.MustParseAddr(external[f]), 5000), netip.AddrPortFrom(netip.MustParseAddr(podIP[f]), 5000)
+			w.expectNoDatagram(t, backend, sendDatagram(t, application, at, at, ""), from, f.String(), func() { sendDatagram(t, outside, from, at, "") })
+		}
 	})
 }
 

@@ -47,23 +47,29 @@ func TestFenceLetsNoAnswerIn(t *testing.T) {
 					sendDatagram(t, application, at, to, tt.device)
 				}
 				waiting := sendDatagram(t, application, at, at, "") // a socket that eth0 reaches
-				before, err := w.pod.Refused(backend)
-				lab.Check(t, err)
-				sendDatagram(t, outside, to, at, "")
-				lab.Eventually(t, func() error {
-					now, err := w.pod.Refused(backend)
-					n, from, received := unix.Recvfrom(waiting, make([]byte, 8), unix.MSG_DONTWAIT)
-					if received == nil && n > 0 && lab.AddrPort(from) == to {
-						t.Errorf("%s, %s: an answer to it came in", f, tt.name)
-						return nil
-					}
-					if err == nil && now == before {
-						err = errors.New("nothing was refused")
-					}
-					return err
-				})
+				w.expectNoDatagram(t, backend, waiting, to, f.String()+", "+tt.name, func() { sendDatagram(t, outside, to, at, "") })
 			}
 		}
+	})
+}
+
+// expectNoDatagram expects the rules to refuse the datagram that send sends, before a socket receives it.
+func (w world) expectNoDatagram(t *testing.T, backend config.Backend, socket int, from netip.AddrPort, name string, send func()) {
+	t.Helper()
+	before, err := w.pod.Refused(backend)
+	lab.Check(t, err)
+	send()
+	lab.Eventually(t, func() error {
+		now, err := w.pod.Refused(backend)
+		n, sender, received := unix.Recvfrom(socket, make([]byte, 8), unix.MSG_DONTWAIT)
+		if received == nil && n > 0 && lab.AddrPort(sender) == from {
+			t.Errorf("%s: the datagram came in", name)
+			return nil
+		}
+		if err == nil && now == before {
+			err = errors.New("nothing was refused")
+		}
+		return err
 	})
 }
 
