@@ -79,7 +79,7 @@ func TestKeys(t *testing.T) {
 		"meshes":                          {[]string{`["linkerd"]`, `["istio","linkerd","capture-cni"]`}, map[string]string{`[]`: "at least one", `["osm"]`: "element 0: expected one of", `"istio"`: "a list", `null`: "a list"}},
 		"ipv6":                            {[]string{`"mesh"`, `"always"`, `"never"`}, map[string]string{`"Mesh"`: `one of ["mesh" "always" "never"]`, `true`: "one of"}},
 		"sharedProxyUID":                  {[]string{`"warn"`, `"refuse"`}, map[string]string{`"allow"`: `one of ["warn" "refuse"]`}},
-		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, with * only at its end", `["a**"]`: "with * only at its end"}},
+		"sandboxedRuntimeClasses":         {[]string{`["kata", "kata-*", "*"]`}, map[string]string{`[""]`: "element 0: expected a name", `["a", "a*b"]`: "element 1: expected a name, or a prefix such as kata-* with * only at its end", `["a**"]`: "with * only at its end"}},
 		"sharedKernelRuntimeClasses":      {[]string{`["kata-fake", "nvidia*"]`}, map[string]string{`[" a"]`: "element 0: expected a name", `["*a"]`: "with * only at its end"}},
 		"fenceLimit":                      {[]string{`[]`, `["*"]`, `["out:udp:53@10.96.0.10/32", "in:tcp:0-65535@::/0"]`}, map[string]string{`"*"`: "a list", `["in:udp:53"]`: `element 0: empty element: expected a range`, `[53]`: "an exception in quotes", `["out:icmp:1@::/0"]`: "expected DIRECTION:PROTOCOL:PORTS@RANGE", `["out:udp:9-8@::/0"]`: "the lower port first"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},

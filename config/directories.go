@@ -56,8 +56,8 @@ func Directories() []string { return []string{StateDirectory, RunDirectory} }
 const maxDirectories = 64 // in a DirectoriesFile
 
 // ParseDirectories reads the content of a DirectoriesFile, which has one absolute path a line. It
-// ignores empty lines and lines that begin with #. It returns an error for any other line, and for more
-// than maxDirectories paths.
+// ignores empty lines and lines that begin with #. It returns an error for a path that is relative or not
+// clean, and for more than maxDirectories paths.
 func ParseDirectories(content []byte) ([]string, error) {
 	var directories []string
 	for line := range strings.Lines(string(content)) {
@@ -66,7 +66,7 @@ func ParseDirectories(content []byte) ([]string, error) {
 			continue
 		}
 		if !filepath.IsAbs(line) || filepath.Clean(line) != line {
-			return nil, fmt.Errorf("%q: expected an absolute path without . or .. and without a trailing slash", line)
+			return nil, fmt.Errorf("%q: expected an absolute path without ., .., // or a trailing slash", line)
 		}
 		if len(directories) == maxDirectories {
 			return nil, fmt.Errorf("expected at most %d directories", maxDirectories)

@@ -18,7 +18,7 @@ func ParsePort(s string) (uint16, error) {
 	case s == "":
 		return 0, errors.New("empty element: " + want)
 	case s == "*":
-		return 0, errors.New(`"*" cannot be part of a list: ` + want)
+		return 0, errors.New(`"*" cannot be part of a list or of an exception: ` + want)
 	case len(s) > 1 && s[0] == '0':
 		return 0, fmt.Errorf("%s has a leading zero: %s without one", Quoted(s), want)
 	}
@@ -37,7 +37,7 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	case s == "":
 		return netip.Prefix{}, errors.New("empty element: " + want)
 	case s == "*":
-		return netip.Prefix{}, errors.New(`"*" cannot be part of a list: ` + want)
+		return netip.Prefix{}, errors.New(`"*" cannot be part of a list or of an exception: ` + want)
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d",

@@ -13,12 +13,12 @@ import (
 )
 
 // capabilityPodAnnotations is the CNI capability by which the plugin's entry in a conflist requests the
-// pod's annotations. It is also their key in runtimeConfig.
+// pod's annotations. It is also the annotations' key in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
 // Input is the network configuration on stdin. Only the method NetConf returns an error for an invalid
-// value. The other methods replace such a value, because a fault in the plugin's entry must not fail
-// pods outside the mesh.
+// value. The other methods ignore or replace such a value, because a fault in the plugin's entry must not
+// fail pods outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }
@@ -65,7 +65,7 @@ func (in Input) ExcludesNamespace(namespace string) bool {
 }
 
 // matchesNamespace reports whether an element of the list is the namespace's name, or a prefix of the
-// name with a trailing *. It ignores the element "*", for which NetConf returns an error.
+// name that is followed by *. It ignores the element "*", for which NetConf returns an error.
 func matchesNamespace(excluded []string, namespace string) bool {
 	return slices.ContainsFunc(excluded, func(name string) bool {
 		prefix, isPrefix := strings.CutSuffix(name, "*")

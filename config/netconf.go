@@ -55,7 +55,7 @@ func Default() NetConf {
 	}
 }
 
-// Faults contains a line for each fault of a configuration.
+// Faults contains a message for each faulty key of a configuration.
 type Faults []string
 
 func (f Faults) Error() string { return strings.Join(f, "\n") }

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Opening is an exception from a pod's fence, which refuses packets that bypass the proxy. It permits
-// packets of Protocol between the pod and Range to the receiver's ports from First to Last, and answers
-// to these packets.
+// Opening is an exception from a pod's fence, which refuses packets that bypass the proxy. An Opening
+// permits packets of Protocol in one direction between the pod and Range, to the receiver's ports from
+// First to Last, and answers to these packets.
 type Opening struct {
 	Inbound     bool   // Range sends to the pod's ports; if false, the pod sends to Range's ports
 	Protocol    string // tcp or udp

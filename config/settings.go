@@ -27,13 +27,12 @@ const (
 )
 
 // SharedUIDPolicy decides what ADD does with a pod in which another container has the proxy's uid or
-// gid, or can get it. The traffic of such a container escapes capture.
+// gid, or can get it. Traffic with that id escapes capture.
 type SharedUIDPolicy string
 
 const (
-	// SharedUIDWarn warns about a container that shares the proxy's uid or gid. ADD still refuses the
-	// pod if the pod's own security context sets that id, or if the pod has a fence or annotations
-	// capture-cni.io/.
+	// SharedUIDWarn warns about such a container. ADD still refuses the pod if the pod's own security
+	// context sets the shared id, or if the pod has a fence or belongs to the mesh capture-cni.
 	SharedUIDWarn   SharedUIDPolicy = "warn"
 	SharedUIDRefuse SharedUIDPolicy = "refuse"
 )

@@ -81,7 +81,7 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 // fileNamed returns a function that reads the absolute path of a file with this name. The plugin checks
 // later whether the file's directory is allowed.
 func fileNamed(name string) func(json.RawMessage) (string, error) {
-	return valid("an absolute path that ends in /"+name, func(path string) bool {
+	return valid("an absolute path that ends in /"+name+", without ., .. or //", func(path string) bool {
 		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name
 	})
 }
@@ -122,7 +122,7 @@ var (
 	})
 
 	// className reads the name of a runtime class, or a prefix with a trailing *.
-	className = valid("a name, with * only at its end", func(text string) bool {
+	className = valid("a name, or a prefix such as kata-* with * only at its end", func(text string) bool {
 		return text != "" && strings.TrimSpace(text) == text && !strings.Contains(strings.TrimSuffix(text, "*"), "*")
 	})
 
