@@ -78,7 +78,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 		if o := c.run(t); want == "" {
 			o.silent(t)
 		} else {
-			o.fails(t, 999, "the rules of pod shop/web differ from the desired state", want)
+			o.fails(t, 999, "the network namespace of pod shop/web differs from the desired state", want)
 		}
 	}
 }

@@ -62,8 +62,8 @@ func effectiveID(own, shared *int64) capture.ID {
 	return capture.ID{}
 }
 
-// groupsOf returns the supplementary groups of the pod's processes, or AnyGroup if there are more than
-// 100, because a pod can list 100,000.
+// groupsOf returns fsGroup and supplementalGroups, or AnyGroup if they are more than 100 groups, because
+// a pod can list 100,000.
 func groupsOf(sc *corev1.PodSecurityContext) (groups []int64) {
 	if sc.FSGroup != nil {
 		groups = append(groups, *sc.FSGroup)
@@ -87,10 +87,10 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 	})
 }
 
-// hasNetRaw reports whether a container can send packets past netfilter. A container can unless it
-// is not privileged, drops NET_RAW, which some runtimes grant by default, and adds neither NET_RAW nor
-// NET_ADMIN. Unlike
-// hasNetAdmin, hasNetRaw accepts all spellings of an added capability that runtimes accept.
+// hasNetRaw reports whether a container may be able to send packets past netfilter. It returns false only
+// for a container that is not privileged, drops NET_RAW, which some runtimes grant by default, and adds
+// neither NET_RAW nor NET_ADMIN. ALL counts as both. Unlike hasNetAdmin, hasNetRaw accepts all spellings
+// of a capability that runtimes accept.
 func hasNetRaw(sc *corev1.SecurityContext) bool {
 	named := func(names ...string) func(corev1.Capability) bool {
 		return func(c corev1.Capability) bool {
@@ -102,8 +102,8 @@ func hasNetRaw(sc *corev1.SecurityContext) bool {
 		slices.ContainsFunc(sc.Capabilities.Add, named("NET_RAW", "NET_ADMIN", "ALL"))
 }
 
-// proxyType returns the proxy's role from its arguments, such as "sidecar" from "proxy sidecar
-// …", or "" for a custom command line.
+// proxyType returns the proxy's role from its arguments, such as "sidecar" from "proxy sidecar …", or ""
+// for a custom command line.
 func proxyType(args []string) string {
 	if len(args) >= 2 && args[0] == "proxy" {
 		return config.Shortened(args[1])

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verbs implements the verbs of the CNI protocol: ADD, CHECK, DEL, STATUS,
-// GC and VERSION.
+// Package verbs implements the verbs of the CNI protocol: ADD, CHECK, DEL, STATUS, GC and VERSION.
 package verbs
 
 import (

@@ -207,8 +207,8 @@ func TestCheck(t *testing.T) {
 	}{
 		"nothing":               {"", meshed(), "", "", "", "WARN"},
 		"another backend":       {"", meshed(), `"backend":"iptables-nft",`, "", "", "WARN"},
-		"a rule that is gone":   {"flush chain inet capture-cni nat_OUTPUT", meshed(), "", "the rules of pod shop/a differ from the desired state:\nmissing: rule", "", ""},
-		"no rules":              {"delete table inet capture-cni", meshed(), "", "the rules of pod shop/a differ from the desired state:\nmissing: ", "", ""},
+		"a rule that is gone":   {"flush chain inet capture-cni nat_OUTPUT", meshed(), "", "the network namespace of pod shop/a differs from the desired state:\nmissing: rule", "", ""},
+		"no rules":              {"delete table inet capture-cni", meshed(), "", "the network namespace of pod shop/a differs from the desired state:\nmissing: ", "", ""},
 		"edited annotations":    {"flush chain inet capture-cni nat_OUTPUT", meshed(excludedPorts, "81"), "", "", "", "WARN"},
 		"malformed annotations": {"", meshed(excludedPorts, "x"), "", "", tolerated, ""},
 		"a runtime class":       {"", refusedPod(), "", "", tolerated, ""},

@@ -35,7 +35,7 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 		return fmt.Errorf("checking pod %s: %w", r.pod, err)
 	}
 	if len(differences) > 0 {
-		return fmt.Errorf("the rules of pod %s differ from the desired state:\n%s", r.pod, strings.Join(differences, "\n"))
+		return fmt.Errorf("the network namespace of pod %s differs from the desired state:\n%s", r.pod, strings.Join(differences, "\n"))
 	}
 	return nil
 }
@@ -60,9 +60,9 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	return nil
 }
 
-// differences compares the rules with those that ADD would apply now, in the backend of the existing
-// rules. Rules with another Stamp have no differences, because another version of the plugin wrote
-// them, or the annotations or the configuration were edited after ADD.
+// differences compares the namespace with the state that ADD would create now, in the backend of the
+// existing rules. It returns no differences for rules with another Stamp, because another version of the
+// plugin wrote them, or the annotations or the configuration were edited after ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()
 	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)

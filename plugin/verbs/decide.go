@@ -92,7 +92,7 @@ func (r request) passReason() capture.Reason {
 	meshed := known && capture.Meshed(annotations, r.input.Meshes())
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if meshed {
-			r.warn("the pod was injected but its namespace is excluded: it runs uncaptured")
+			r.warn("the pod has annotations of a mesh or a fence, but its namespace is excluded: it runs uncaptured")
 			return capture.ReasonOf(capture.NamespaceExcluded)
 		}
 		return capture.ReasonNamespaceExcluded
@@ -108,7 +108,7 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked returns the result of by for the annotations that the runtime passed and the captured
+// isMarked returns the result of by for the annotations that the runtime passed and the configured
 // meshes.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
@@ -196,8 +196,8 @@ func (r request) complete(netns Namespace, decision capture.Decision) (capture.D
 	return decision, err
 }
 
-// lookupFrom returns a lookup that asks the agent, if the configuration names its socket. If the agent
-// does not answer, or if there is no socket, the lookup executes capture-cni-lookup.
+// lookupFrom returns a lookup that asks the agent, if the configuration names the agent's socket. If there
+// is no socket, or if the agent can't return the pod, the lookup executes capture-cni-lookup.
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {

@@ -49,7 +49,7 @@ func classify(err error) failure {
 	return failure{err, types.ErrInternal, capture.ReasonKernel}
 }
 
-// cniError returns the error that the runtime reads. An error of skel keeps its own code.
+// cniError returns the error that the runtime reads. A CNI error, such as one of skel, keeps its own code.
 func cniError(err error) *types.Error {
 	if own, ok := errors.AsType[*types.Error](err); ok {
 		return own
