@@ -90,7 +90,7 @@ func TestMeshes(t *testing.T) {
 		"a fence":                        {fenced, "", true, 0, ""},
 		"a fence without a mesh":         {unmeshed, "", false, 101, "capture-cni.io/fence needs a mesh that captures the pod"},
 		"a fence of a mesh that is off":  {fenced, `"meshes": ["istio"],`, false, 101, "capture-cni.io/fence needs a mesh that captures the pod"},
-		"a fence, and NET_RAW":           {raw, "", false, 101, "container web has the capability NET_RAW or NET_ADMIN"},
+		"a fence, and NET_RAW":           {raw, "", false, 101, "container web may have the capability NET_RAW or NET_ADMIN"},
 		"an exception beyond the limit":  {fenced, `"fenceLimit": [],`, false, 100, "expected an exception within netconf.fenceLimit"},
 		"a list of meshes that is wrong": {linkerd, `"meshes": ["osm"],`, false, 7, `"meshes" is ["osm"]`},
 	} {

@@ -52,8 +52,8 @@ func (b *builder) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{Match: m, Do: do, Why: why, PerPacket: passesFence(last.Name, do)})
 }
 
-// exempt adds a rule that returns matching packets to the calling chain. For an empty match, which
-// would return all packets, it adds no rule.
+// exempt adds a rule that returns matching packets to the calling chain. For an empty match, it adds no
+// rule.
 func (b *builder) exempt(m Match, why string) {
 	if !m.empty() {
 		b.add(m, Action{Verdict: Return}, why)

@@ -33,8 +33,9 @@ const (
 var localhostIPv4 = netip.MustParsePrefix("127.0.0.1/32")
 
 // consul describes the annotations that Consul's injector writes on Kubernetes, and reads them as
-// consul-cni does with version 0.19 of consul/sdk. Other annotations with Consul's prefix are only for
-// the injector. https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label
+// consul-cni does with version 0.19 of consul/sdk, with the differences in deploy/reference/sidecars.md.
+// Other annotations with Consul's prefix are only for the injector.
+// https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label
 func consul() *mesh {
 	return &mesh{
 		name: config.Consul, mark: annotationConsulStatus, container: containerConsulProxy, init: containerConsulInit,
@@ -128,8 +129,9 @@ func (d *decider) consulDualStack() bool {
 }
 
 // consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go
-// to ConsulDNSIP, if it is set. With ConsulDNSPort, queries for ConsulDNSIP, or for localhost if it is
-// not set, go to that port of the same address, which is also the server in the pod's resolv.conf.
+// to ConsulDNSIP, if it is set. With ConsulDNSPort, queries for ConsulDNSIP, or for localhost if
+// ConsulDNSIP is not set, go to that port of the same address. This address is also the server in the
+// pod's resolv.conf.
 func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
 	servers := []netip.Addr{localhostIPv4.Addr()}
 	if dualStack {

@@ -95,7 +95,7 @@ func TestConsulFaults(t *testing.T) {
 		`ConsulDNSIP is "fe80::1%eth0": expected`:                      consulPod(`,"ConsulDNSIP":"fe80::1%eth0"`, dualStackOf("true")),
 		`ConsulDNSIP is "::ffff:1.2.3.4": expected`:                    consulPod(`,"ConsulDNSIP":"::ffff:1.2.3.4"`, dualStackOf("true")),
 		`consul.hashicorp.com/dual-stack: "yes": expected true or fal`: consulPod("", dualStackOf("yes")),
-		`expected at most 500 exempt users and tuples, got 501`:        consulPod(`,"ExcludeUIDs":` + strings.ReplaceAll(fmt.Sprintf("%q", manyUsers(501)), " ", ",")),
+		`exemptions (one for each user and protocol), got 501`:         consulPod(`,"ExcludeUIDs":` + strings.ReplaceAll(fmt.Sprintf("%q", manyUsers(501)), " ", ",")),
 		`redirect-traffic-config: "{\"ProxyUserID\"`:                   consulPod(`,"ExcludeUIDs":["1` + strings.Repeat(`","1`, maxElements) + `"]`),
 	} {
 		_, _, err := decide(pod, withLinkerd(), only4)
@@ -124,7 +124,7 @@ func TestConsulExclusion(t *testing.T) {
 		"another uid of JSON's":  {consulPod(`,"ProxyUserID":"1000"`, func(p *Pod) { p.Containers[1].UID.FromPod = true }), config.Meshes(), "container app runs with the proxy's uid 1000"},
 		"a fence":                {consulPod("", consulFenced("true")), config.Meshes(), ""},
 		"a fence, DNS on lo":     {consulPod(`,"ConsulDNSPort":8600`, consulFenced("true")), config.Meshes(), ""},
-		"a fence, DNS elsewhere": {consulPod(`,"ConsulDNSIP":"10.0.0.1"`, consulFenced("true")), config.Meshes(), "the mesh leads queries to 10.0.0.1, outside the pod"},
+		"a fence, DNS elsewhere": {consulPod(`,"ConsulDNSIP":"10.0.0.1"`, consulFenced("true")), config.Meshes(), "the mesh sends DNS queries to 10.0.0.1, outside the pod"},
 		"a strict fence":         {consulPod(`,"ExcludeUIDs":["5996"]`, consulFenced("strict")), config.Meshes(), "strict, and users, ports or destinations are excluded"},
 	} {
 		settings := config.DefaultSettings()

@@ -17,11 +17,11 @@ import (
 type Decision struct {
 	Exemption Exemption
 	Intent    Intent
-	Rules     Ruleset // rules of the Intent; empty until At has set the addresses
+	Rules     Ruleset // rules of the Intent; empty until At has added the addresses
 
 	// Warnings are for the operator. They are set even with an error.
 	Warnings []string
-	Notes    []string // about decisions that the mesh's settings make for every such pod
+	Notes    []string // like Warnings, but about decisions that the settings make for every similar pod
 
 	pod      Pod
 	policy   config.IPv6Policy
@@ -39,8 +39,8 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 		return Decision{Exemption: exemption}, nil
 	}
 	if second != nil {
-		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and a proxy for each: only one of them can get its traffic",
-			chosen.name, second.name))
+		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and only one mesh's proxy can get its traffic: "+
+			"remove one mesh's annotations", chosen.name, second.name))
 	}
 	proxy := *chosen.proxyOf(pod)
 	d := decider{mesh: chosen, pod: pod, proxy: &proxy, settings: settings}
@@ -49,7 +49,8 @@ func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	intent := chosen.read(&d)
 	d.readFence(&intent)
 	if len(intent.Exempt) > maxExempt {
-		d.fault(chosen.whole, pod.Annotations[chosen.whole], "expected at most %d exempt users and tuples, got %d", maxExempt, len(intent.Exempt))
+		d.fault(chosen.whole, pod.Annotations[chosen.whole], "expected at most %d exemptions (one for each user and protocol), got %d",
+			maxExempt, len(intent.Exempt))
 	}
 	if len(d.faults) > 0 {
 		return Decision{Warnings: d.warnings}, d.faults

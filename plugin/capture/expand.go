@@ -95,8 +95,8 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	}}
 }
 
-// keyOf returns the annotation that contains a list, or the list's name if the list comes from the
-// mesh's settings.
+// keyOf returns the annotation that contains a list, or the list's name if the field lists names no
+// annotation of the pod for it.
 func (m *mesh) keyOf(pod Pod, list string) string {
 	if strings.HasPrefix(list, listFence) {
 		return annotationFenceAllow

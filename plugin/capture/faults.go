@@ -13,7 +13,7 @@ import (
 type Fault struct {
 	Key     string
 	Value   string
-	Problem string // ends with the expected form
+	Problem string // usually ends with the expected form
 
 	noValue bool // the message does not repeat the value
 }

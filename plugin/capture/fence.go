@@ -32,9 +32,9 @@ func fenceAnnotations() []Annotation {
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
-// Fence refuses a pod's packets. It permits captured packets, the proxy's packets, packets on loopback,
-// TCP packets that an exclusion exempts, packets that an Opening permits, answers to these packets,
-// and the ICMP packets that every network needs.
+// Fence refuses a pod's packets except captured packets, the proxy's packets, packets on loopback, TCP
+// packets that an exclusion exempts, packets that an Opening permits, answers to these packets, and the
+// ICMP packets that every network needs.
 type Fence struct {
 	Openings []Opening
 }
@@ -83,7 +83,7 @@ func (d *decider) readFence(in *Intent) {
 	d.checkFencedContainers()
 	for _, t := range in.Translations {
 		if !t.To.Addr().IsLoopback() {
-			d.refuse("%s: the mesh leads queries to %s, outside the pod and past the proxy: use a resolver on localhost, or no fence",
+			d.refuse("%s: the mesh sends DNS queries to %s, outside the pod and past the proxy: use a resolver on localhost, or no fence",
 				annotationFence, t.To.Addr())
 		}
 	}
@@ -98,16 +98,16 @@ func (d *decider) checkFencedContainers() {
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if c.Name != d.proxy.Name && (c.NetAdmin || !c.NoNetRaw) {
-			lines = append(lines, fmt.Sprintf("container %s has the capability NET_RAW or NET_ADMIN and can send past the fence: "+
-				"drop ALL capabilities in its security context", c.Name))
+			lines = append(lines, fmt.Sprintf("container %s may have the capability NET_RAW or NET_ADMIN and send past the fence: "+
+				"in its security context, drop ALL capabilities, add neither of these, and do not set privileged", c.Name))
 		}
 	}
-	d.refusals = append(d.refusals, config.Few(lines, "containers have the capability NET_RAW or NET_ADMIN and can send past the fence")...)
+	d.refusals = append(d.refusals, config.Few(lines, "containers may have the capability NET_RAW or NET_ADMIN and send past the fence")...)
 }
 
 // checkNoExclusions refuses the pod if the pod or the operator excludes traffic. It permits the mesh's
-// own exclusions, the proxy's ports, which it finds by reading the pod without the annotations that
-// exclude traffic.
+// own exclusions, such as the proxy's ports. It finds them by reading the pod with default settings and
+// without the annotations that exclude traffic.
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
 	bare.pod.Annotations = maps.Clone(d.pod.Annotations)
@@ -140,11 +140,11 @@ func without[T comparable](list, other []T) bool {
 }
 
 // linkLocal contains the link-local ranges, where cloud providers serve credentials. Only an Opening
-// within such a range opens it.
+// within such a range opens a part of it.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
-// close returns the fence without those link-local ranges and addresses of the node that are parts of
-// wider openings. An opening within a link-local range, or of one address of the node, stays unchanged.
+// close returns the fence with the Ranges of its openings. It removes each link-local range, and each
+// address of the node, from those openings that are wider than this range or address.
 func (f *Fence) close(node []netip.Addr) *Fence {
 	if f == nil {
 		return nil

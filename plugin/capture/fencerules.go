@@ -9,10 +9,11 @@ import (
 )
 
 // The fence judges packets in table filter, after nat. It recognizes captured packets by the conntrack
-// entry, because a redirected packet still has its first interface, or by the connection's mark with
-// TPROXY. By conntrack's state, it permits later TCP packets of permitted connections, answers, and
-// ICMP errors. It judges each datagram that a process of the pod sends by the process's user, because
-// the datagram can match the conntrack entry of a closed socket of the proxy.
+// entry or, with TPROXY, by the connection's mark. It can't recognize them by the interface, because a
+// redirected packet still has the interface of its original destination. By conntrack's state, it
+// permits later TCP packets of permitted connections, answers, and ICMP errors. It judges each datagram
+// that a process of the pod sends by the process's user, because the datagram can match the conntrack
+// entry of a closed socket of the proxy.
 const (
 	// ChainFence and ChainFenceReset refuse and count packets, in table Filter. ChainFence drops
 	// packets, and ChainFenceReset resets TCP connections of the pod's processes.
@@ -42,7 +43,7 @@ func (b *builder) jumpToFence(chain string) {
 }
 
 // passesFence reports whether a rule of a chain lets packets through the fence, or leads them to rules
-// that can. Only the fence judges more packets of a connection than the first.
+// that can. Such a rule can match every packet of a connection.
 func passesFence(chain string, do Action) bool {
 	if do.Verdict == Return {
 		return strings.HasPrefix(chain, prefixFence)
@@ -80,7 +81,7 @@ func (b *builder) fenceOut() {
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
 	b.add(Match{Dst: one(localhostIPv6)}, fenced, "localhost, and not by loopback")
 	b.permit(b.openings(UDP, false))
-	for _, m := range b.openings(UDP, true) { // in another host's name, a datagram could answer one of the proxy's
+	for _, m := range b.openings(UDP, true) { // sent in another host's name, a datagram could pass as an answer to the proxy
 		b.exempt(Match{Protocol: UDP, Answer: true, OwnSource: true, Dst: m.Src}, "an exception of the fence")
 	}
 	b.fenceTCP("OUTPUT", resets)

@@ -40,8 +40,7 @@ func (f *flow) add(m Match, do Action, why string) {
 	last.Rules = append(last.Rules, Rule{Match: m, Do: do, Why: why})
 }
 
-// exempt adds a rule that lets matching packets pass uncaptured. For an empty match, which would exempt
-// all packets, it adds no rule.
+// exempt adds a rule that lets matching packets pass uncaptured. For an empty match, it adds no rule.
 func (f *flow) exempt(m Match, why string) {
 	if !m.empty() {
 		f.add(m, Action{Verdict: Return}, why)

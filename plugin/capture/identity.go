@@ -48,8 +48,8 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 
 // checkUnknownIDs refuses the pod, or warns, if another container sets no uid, or root's, so that its
 // image or a process of root can choose the proxy's uid or gid. ownUID and ownGID say that the proxy's
-// id is not the mesh's default, which images do not use. A container with a uid may lack a gid, because
-// OpenShift sets only uids.
+// id is not the mesh's default. The check ignores a default id, because images do not use it, unless
+// onlyOwnIDs is set. A container with a uid may lack a gid, because OpenShift sets only uids.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
@@ -67,8 +67,9 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 }
 
 // checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
-// without a capability. They can if the gid is one of their groups, because they can create and execute
-// a program with this group and the set-group-ID bit.
+// without a capability. They can if the gid may be one of their groups, unless the container forbids
+// privilege escalation, because they can create and execute a program with this group and the
+// set-group-ID bit.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return
@@ -76,7 +77,7 @@ func (d *decider) checkGroups(gid uint32) {
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if c.Name != d.proxy.Name && c.GID.Number != int64(gid) && !c.NoNewPrivileges && !d.isValidation(c) {
-			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d, which fsGroup or supplementalGroups grants, "+
+			lines = append(lines, fmt.Sprintf("container %s can take the proxy's gid %d, which fsGroup or supplementalGroups may grant, "+
 				"by a set-group-ID program and escape capture: set allowPrivilegeEscalation to false in its security context", c.Name, gid))
 		}
 	}

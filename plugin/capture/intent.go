@@ -23,8 +23,8 @@ type Intent struct {
 	// CaptureDNS redirects DNS queries for any resolver to DNSPort.
 	CaptureDNS bool
 
-	OutboundPort uint16 // 0 if no outbound connection is captured
-	InboundPort  uint16 // 0 if no inbound connection is captured
+	OutboundPort uint16 // the proxy's port for outbound connections; 0 if it has none
+	InboundPort  uint16 // the proxy's port for inbound connections; 0 if it has none
 	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured
 	DNSPort      uint16
 

@@ -118,8 +118,9 @@ func (f *flow) outboundRanges(in *Intent, m Match, why string) {
 	}
 }
 
-// proxyTraffic adds the chain for packets that the proxy itself sends. The chain captures none of them
-// except packets that lead back to this pod through a service, which count as inbound.
+// proxyTraffic adds the chain for packets that the proxy itself sends. The chain captures only packets to
+// this pod's own addresses, for example through a Service, because they count as inbound. It exempts
+// localhost and the tunnel port.
 func (f *flow) proxyTraffic(in *Intent) {
 	f.chain(chainProxy)
 	f.exempt(Match{Dst: one(in.LoopbackCIDR)}, "the proxy to the application")

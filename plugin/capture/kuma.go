@@ -25,8 +25,9 @@ const (
 	kumaUID = 5678 // of the proxy's image
 )
 
-// kuma describes the annotations that the injector of Kuma 3 writes, and reads them as kuma-cni does.
-// Other annotations with Kuma's prefixes are only for the injector.
+// kuma describes the annotations that the injector of Kuma 3 writes, and reads them as kuma-cni does,
+// with the differences in deploy/reference/sidecars.md. Other annotations with Kuma's prefixes are only
+// for the injector.
 // https://kuma.io/docs/latest/networking/transparent-proxy/introduction/
 func kuma() *mesh {
 	return &mesh{
@@ -101,7 +102,7 @@ func readKuma(d *decider) Intent {
 	}
 	excluded := unique(mesh.ExcludeOutboundPorts...)
 	if all := d.wholePorts("redirect.outbound.excludePorts", outbound.ExcludePorts, excluded...); len(in.IncludeOutboundPorts) == 0 {
-		excluded = all // with a list of included ports, Kuma ignores its own
+		excluded = all // with a list of included ports, Kuma ignores its list of excluded ports
 	}
 	in.ExcludeOutboundPorts = Ports(excluded...)
 	if in.OutboundRanges.All = len(in.IncludeOutboundPorts) == 0; !outbound.Enabled {
@@ -158,17 +159,18 @@ func (d *decider) kumaNotServed(c kumaConfig) {
 			d.wholeFault("%s", fault)
 		}
 	}
-	refuse(c.Redirect.DNS.Enabled && !c.Redirect.DNS.CaptureAll, "redirect.dns.captureAll is false: expected true: its servers are not known")
+	refuse(c.Redirect.DNS.Enabled && !c.Redirect.DNS.CaptureAll,
+		"redirect.dns.captureAll is false: expected true, because the pod's DNS servers are not known")
 	refuse(len(c.Redirect.VNet.Networks) > 0, "redirect.vnet.networks is not served: expected none")
 	refuse(in.InsertRedirect || out.InsertRedirect, "insertRedirectInsteadOfAppend is not served: expected false")
-	refuse(len(in.ExcludePortsForUIDs) > 0, "redirect.inbound.excludePortsForUIDs: expected none: a client has no uid")
+	refuse(len(in.ExcludePortsForUIDs) > 0, "redirect.inbound.excludePortsForUIDs: expected none, because a client has no uid")
 	if c.Log.Enabled == true {
 		d.warn("annotation %s: log.enabled has no effect: use kubectl capture-cni trace", annotationKumaConfig)
 	}
 }
 
-// kumaUsers parses PROTOCOLS:PORTS:UIDS, PORTS:UIDS or UIDS. An empty or absent part, or *, means all
-// protocols or ports.
+// kumaUsers parses PROTOCOLS:PORTS:UIDS, PORTS:UIDS or UIDS, where UIDS is a uid, or the first and the
+// last uid with a dash between them. An empty or absent part, or *, means all protocols or ports.
 func kumaUsers(text string) (list []Exempt, err error) {
 	parts := append([]string{"", ""}, strings.Split(text, ":")...)
 	protocols, ports := parts[len(parts)-3], parts[len(parts)-2]
@@ -193,7 +195,7 @@ func kumaUsers(text string) (list []Exempt, err error) {
 		list = append(list, e)
 	}
 	if err := errors.Join(faults[:]...); err != nil || len(parts) > 5 || e.UIDs.Last < e.UIDs.First {
-		return nil, fmt.Errorf("%s: expected PROTOCOLS:PORTS:UID or PROTOCOLS:PORTS:UID-UID", config.Quoted(text))
+		return nil, fmt.Errorf("%s: expected PROTOCOLS:PORTS:UIDS, PORTS:UIDS or UIDS, such as tcp:80:1000-2000", config.Quoted(text))
 	}
 	return list, nil
 }
@@ -210,7 +212,7 @@ func kumaInbound(in *Intent) (f flow) {
 }
 
 // kumaOutbound returns the outbound flow in Kuma's order, but without negated matches. In a fenced pod,
-// it also captures DNS queries over TCP, because they would otherwise bypass the fence.
+// it also captures DNS queries over TCP, because they would otherwise pass the fence.
 func kumaOutbound(in *Intent) (f flow) {
 	f.exemptTraffic(in)
 	if in.CaptureDNS {

@@ -115,7 +115,7 @@ func TestKumaFaults(t *testing.T) {
 		"redirect: {inbound: {includePorts: {a: 1}}}":                                         "redirect.inbound.includePorts: ",
 		"redirect: {outbound: {includePorts: [[80]]}}":                                        "redirect.outbound.includePorts: ",
 		"redirect: {outbound: {excludePorts: '80,'}}":                                         "redirect.outbound.excludePorts: empty element",
-		"redirect: {outbound: {excludePortsForUIDs: [" + strings.Repeat("'5',", 251) + "]}}":  "expected at most 500 exempt users and tuples, got 502",
+		"redirect: {outbound: {excludePortsForUIDs: [" + strings.Repeat("'5',", 251) + "]}}":  "expected at most 500 exemptions (one for each user and protocol), got 502",
 		"redirect: {outbound: {excludePorts: [" + strings.Repeat("1,", maxElements) + "]}}":   "expected at most 20000 elements",
 		"redirect:\n outbound:\n  excludePorts:\n" + strings.Repeat("  - 1\n", maxElements+1): "redirect.outbound.excludePorts: expected at most 20000 elements, got 20001",
 		// Each alias would repeat the text, with gigabytes in all.

@@ -49,8 +49,9 @@ const linkerdUID = 2102
 var apiServerPorts = [...]uint16{443, 6443}
 
 // linkerd describes the annotations and containers that Linkerd's injector writes, and reads the
-// annotations as linkerd-cni does. Most keys with Linkerd's prefix do not concern capture, so a Pod
-// contains an unknown key only if it looks misspelt.
+// annotations as linkerd-cni does, with the differences in deploy/reference/sidecars.md. Most keys with
+// Linkerd's prefix do not concern capture, so a Pod contains an unknown key only if the key looks
+// misspelt.
 // https://linkerd.io/2/reference/proxy-configuration/
 func linkerd() *mesh {
 	return &mesh{
@@ -103,7 +104,7 @@ func readLinkerd(d *decider) Intent {
 	in.ExcludeInboundRanges = disjoint(listOf(d, annotationSkipSubnets, "", config.ParsePrefix))
 
 	uid, gid := d.idOf(annotationLinkerdUID, linkerdUID), d.idOf(annotationLinkerdGID, 0)
-	if d.proxy.GID.FromPod { // then all containers have it
+	if d.proxy.GID.FromPod { // then each container without a gid of its own has it
 		d.proxy.GID = ID{}
 	}
 	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)
@@ -180,13 +181,13 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 		return nil
 	}
 	for _, fault := range config.Few(faults, "elements are no ports, and are captured") {
-		d.warn("annotation %s: Linkerd reads no white space and no other form, so that this is captured: %s", key, fault)
+		d.warn("annotation %s: Linkerd ignores elements with white space or of another form, so these ports are captured: %s", key, fault)
 	}
 	return ports
 }
 
-// idOf reads an annotation with a uid or gid. It returns byDefault if the annotation is absent, 0 or,
-// as in Linkerd, negative. A value that is no id becomes a fault.
+// idOf reads an annotation with a uid or gid. It returns byDefault if the annotation is absent, empty, 0
+// or, as in Linkerd, negative. A value that is no id becomes a fault.
 func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	text := d.pod.Annotations[key]
 	if text == "" {

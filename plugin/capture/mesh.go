@@ -15,8 +15,8 @@ type mesh struct {
 	name config.MeshName
 
 	// These fields say how the mesh's pods are recognized.
-	mark      string               // the annotation whose presence marks a pod; "" for any key with the prefix
-	container string               // the proxy's name
+	mark      string               // the annotation whose presence marks a pod; "" for any key with the prefix, except a fence's
+	container string               // the name of the proxy's container
 	proxy     func(Pod) *Container // replaces container if a key names the proxy
 	init      string               // the init container that captures the pod itself, or ""
 	exclusion func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or none; may be nil
@@ -27,7 +27,7 @@ type mesh struct {
 	lists       map[string][]string // maps the name of a list to the annotations that contain it
 	prefix      string              // unknown keys with this prefix are kept, too, for a warning or a fault
 	byAuthor    bool                // the pod's author writes the keys, not an injector
-	exclusions  []string            // annotations that a strict fence does not permit
+	exclusions  []string            // annotations that can exclude traffic, which a strict fence does not permit
 	inclusions  []string            // annotations that also choose what is captured
 	variables   []string            // variables of the proxy's container that decide about capture
 	validation  string              // an init container that has the proxy's uid by design, or ""
@@ -83,9 +83,10 @@ func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool
 func Exclusion(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
-		return Exemption{NotInjected, "no annotation of a mesh that netconf.meshes names: not injected"}
+		return Exemption{NotInjected, "no annotation of a mesh in netconf.meshes: not injected"}
 	}
-	// The init container's name alone does not exempt a pod, because any container can have this name.
+	// The init container's name does not suffice for an exemption, because any container can have this
+	// name.
 	init := pod.container(chosen.init)
 	switch {
 	case second != nil: // Decide refuses such a pod
@@ -101,7 +102,8 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 }
 
 // choose returns the mesh of a pod, or nil if no mesh marks the pod. Of several meshes, it prefers one
-// whose proxy the pod has. If the pod has the proxies of two meshes, second is the other mesh.
+// whose proxy the pod has. If the pod has the proxies of two meshes, second is the other mesh. For
+// config.OwnKeys, a pod counts as one with a proxy even if no container is the proxy.
 func choose(pod Pod, names []config.MeshName) (chosen, second *mesh) {
 	hasProxy := false
 	for _, m := range meshes {
@@ -137,7 +139,7 @@ func (m *mesh) decides(key string) bool {
 
 // keeps reports whether a Pod contains an annotation with this key, and whether also its value. A Pod
 // contains the mesh's annotations and, for warnings and faults, other keys with the mesh's prefix and
-// misspelt keys of an injector.
+// misspelt keys of an injector or of a fence.
 func (m *mesh) keeps(key string) (kept, valued bool) {
 	known := m.decides(key)
 	kept = known || m.prefix != "" && strings.HasPrefix(key, m.prefix) || !m.byAuthor && m.misspelt(key) != ""

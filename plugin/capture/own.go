@@ -24,8 +24,8 @@ const (
 	annotationOnlyRanges    = annotationOwn + "include-outbound-ranges"
 )
 
-// ownKeys describes the plugin's own annotations, which a pod's author can write for any sidecar. A pod
-// with one of these annotations is captured, or its ADD fails, unless the operator excludes the pod's
+// ownKeys describes the plugin's own annotations, which a pod's author can write for any sidecar. An ADD
+// that sees one of these annotations captures the pod or fails, unless the operator excludes the pod's
 // namespace or this mesh.
 func ownKeys() *mesh {
 	return &mesh{
@@ -116,16 +116,16 @@ func (d *decider) ownPort(key string) uint16 {
 	return port
 }
 
-// checkOwnKeys adds faults for unknown keys, and for keys that have no effect without another key,
-// because the pod's author expects each key to have an effect.
+// checkOwnKeys adds faults for unknown keys, and for keys that have no effect, because the pod's author
+// expects each key to have an effect.
 func (d *decider) checkOwnKeys(in Intent) {
 	unknown := d.unknownKeys()
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands of them
-		d.keyFault(key, "there is no such key: expected one of those in the reference of sidecars")
+		d.keyFault(key, "there is no such key: expected one of those in deploy/reference/sidecars.md")
 	}
 	needs := func(key, other string, has bool) {
 		if text, ok := d.pod.Annotations[key]; ok && !has {
-			d.fault(key, text, "it has no effect without %s: expected both", other)
+			d.fault(key, text, "it has no effect without %s: expected that, too", other)
 		}
 	}
 	needs(annotationExceptInbound, annotationInboundPort, in.InboundPort != 0)

@@ -46,10 +46,10 @@ type Container struct {
 	KeepsRunning bool   `json:"keepsRunning,omitempty"` // its restart policy is Always
 	NetAdmin     bool   `json:"netAdmin,omitempty"`     // it can change the network namespace
 
-	NoNetRaw        bool `json:"noNetRaw,omitempty"`        // it drops NET_RAW, which some runtimes grant
+	NoNetRaw        bool `json:"noNetRaw,omitempty"`        // it certainly lacks NET_RAW and NET_ADMIN
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"` // its processes can't change their ids by set-ID programs
 
-	// Only the proxy's container has these fields, which are its role, and the variables that decide
+	// Only a container for which IsProxy is true has these fields: its role, and the variables that decide
 	// about capture. A variable that valueFrom sets has an empty value, because only the kubelet knows
 	// the real one.
 	ProxyType string            `json:"proxyType,omitempty"`

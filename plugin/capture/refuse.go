@@ -2,10 +2,10 @@
 
 package capture
 
-// nat decides once for each conntrack entry, by its first packet. A later SYN with the same addresses
-// and ports can have another interface, owner or direction, or conntrack can assign it to no entry. The
-// chains ISTIO_SYN apply nat's policy to such SYNs, and refuse those that nat would redirect. They also
-// refuse IPv6 in a pod without an IPv6 address.
+// nat decides once for each conntrack entry, by the entry's first packet. A later SYN with the same
+// addresses and ports can have another interface, owner or direction, or conntrack can assign it to no
+// entry. The chains ISTIO_SYN apply nat's policy to such SYNs, and refuse those that nat would redirect.
+// They also refuse IPv6 in a pod without an IPv6 address.
 
 // checksInbound reports whether SYNs that arrive enter ISTIO_SYN. In a fenced pod they do not, because
 // the fence judges each SYN. With TPROXY, which also decides about each SYN, they do only if ISTIO_SYN
@@ -17,7 +17,7 @@ func (b *builder) checksInbound() bool {
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
 
 // refusesDNS reports whether the rules refuse the pod's UDP queries over IPv6. TCP queries over IPv6
-// are refused like any other TCP.
+// are refused like other TCP connections.
 func (b *builder) refusesDNS() bool { return b.IPv6 == Refused && b.leadsQueries(Redirect, Translate) }
 
 func (b *builder) jumpToSYN() {

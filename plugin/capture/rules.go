@@ -2,7 +2,7 @@
 
 package capture
 
-// Chains that Istio has, too, have the names in Istio's runbooks. With ISTIO_PROXY and
+// A chain that Istio has, too, has the name that Istio's runbooks use. With ISTIO_PROXY and
 // ISTIO_OWNER_GROUPS, which Istio lacks, no rule of nat needs a negated match. With iptables, the only
 // rules that the plugin adds to built-in chains are jumps to its own chains, because a RETURN in a
 // built-in chain would skip other programs' rules.
@@ -27,7 +27,7 @@ const (
 	chainDeliver     = "ISTIO_DELIVER"   // to the proxy by TPROXY
 	chainLoopback    = "ISTIO_LOOPBACK"  // packets that must not leave the pod
 	chainDrop        = "ISTIO_DROP"
-	ChainSYN         = "ISTIO_SYN"          // packets that begin a connection
+	ChainSYN         = "ISTIO_SYN"          // packets that begin a connection and, if IPv6 is refused, DNS queries over IPv6
 	chainProxy       = "ISTIO_PROXY"        // packets that the proxy itself sends
 	chainOwnerGroups = "ISTIO_OWNER_GROUPS" // packets that the captured groups send
 )

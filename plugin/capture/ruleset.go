@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ProxySourceIPv4 and ProxySourceIPv6 are the loopback addresses from which the proxy forwards inbound
+// ProxySourceIPv4 and ProxySourceIPv6 are the addresses on lo from which the proxy forwards inbound
 // traffic to the application. The kernel accepts all of 127.0.0.0/8 on lo, so ADD adds only the IPv6
 // address to lo.
 var (
@@ -73,8 +73,9 @@ type Chain struct {
 }
 
 // Rule applies an action to the packets that match. Why has at most 127 bytes, and becomes the rule's
-// comment in the kernel. PerPacket is set if the rule matches not only the first packet of a connection,
-// so that a backend omits what costs time. Neither of them is a part of the Stamp.
+// comment in the kernel. PerPacket is set for a rule by which a fence permits every packet of a
+// connection. For such a rule, nftables omits the counter, and iptables the comment, to save time. Neither
+// Why nor PerPacket is a part of the Stamp.
 type Rule struct {
 	Match     Match
 	Do        Action
@@ -117,7 +118,7 @@ type Match struct {
 	Original    bool `json:",omitzero"` // the packet comes from the connection's client
 	Answer      bool `json:",omitzero"` // the packet comes from the connection's server
 	Translated  bool `json:",omitzero"` // nat changed its destination
-	Assured     bool `json:",omitzero"` // both ends have sent
+	Assured     bool `json:",omitzero"` // conntrack has seen the connection established (IPS_ASSURED is set)
 }
 
 // OnlyFamily returns the only IP family whose packets can match, or "" if both can.
@@ -147,12 +148,13 @@ type List[T any] struct {
 // IsZero reports whether the list is empty, so that it matches anything.
 func (l List[T]) IsZero() bool { return len(l.Values) == 0 }
 
-// Treatment says how the rules treat the TCP connections of an IP family.
+// Treatment says how the rules, apart from a fence's, treat the TCP connections and DNS queries of an IP
+// family.
 type Treatment string
 
 const (
 	Ignored  Treatment = ""         // they pass
-	Captured Treatment = "captured" // they reach the proxy
+	Captured Treatment = "captured" // they reach the proxy, unless an exclusion exempts them
 	Refused  Treatment = "refused"  // they fail if they would otherwise be captured
 )
 

@@ -11,8 +11,8 @@ import (
 
 // SandboxPrefixes returns prefixes of the usual names of runtime classes whose pods have their own
 // network stack, in a virtual machine or in a user-space kernel. Rules in the network namespace have no
-// effect for such pods. The plugin knows only the class's name, because its runtime depends on the
-// RuntimeClass object and the node's configuration.
+// effect for such pods. The plugin knows only the class's name, because the class's runtime depends on
+// the RuntimeClass object and the node's configuration.
 func SandboxPrefixes() []string {
 	return []string{
 		"kata", "peerpods", "contrast", "enclave-cc", // Kata Containers, and projects that use it

@@ -21,8 +21,8 @@ const StampPrefix = "capture-cni rules v"
 
 // Stamp identifies the Ruleset in the kernel. It contains the version of the rules, the captured
 // families, whether IPv6 is refused, and a hash of all rules with the names of sets. The hash omits each
-// rule's Why, because a comment changes no packet. It omits fields that are not set, so that a new field
-// does not change the Stamps of rules without this field.
+// rule's Why and PerPacket, because they change no decision about a packet. It also omits fields that are
+// not set, so that a new field does not change the Stamps of rules without this field.
 func (rs Ruleset) Stamp() string {
 	if rs.stamp != "" {
 		return rs.stamp

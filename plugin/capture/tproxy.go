@@ -2,10 +2,11 @@
 
 package capture
 
-// Packet marks under TPROXY.
+// Marks of packets and of connections under TPROXY.
 const (
 	// ProxyMark marks packets that the proxy sends to the application, on which the proxy sets the
-	// mark, and packets that the rules deliver to the proxy.
+	// mark, the application's answers, and packets that the rules deliver to the proxy. It also marks
+	// the proxy's connections to the application.
 	ProxyMark uint32 = 1337
 
 	// markOwnPod marks packets that the proxy, as a client, sends to its own pod.
@@ -16,7 +17,8 @@ const (
 )
 
 // inboundPolicy returns the flow for packets that arrive in the pod. With TPROXY, table mangle applies
-// this policy to each packet, and table nat only counts connections by it.
+// this policy to each packet, and table nat only counts connections by it, except that nat redirects
+// connections from rerouted interfaces.
 func (b *builder) inboundPolicy() flow {
 	if !b.transparent() {
 		return b.inbound
@@ -27,7 +29,7 @@ func (b *builder) inboundPolicy() flow {
 }
 
 // asInbound rewrites a rule of inboundPolicy for table nat. With TPROXY, a rule that would redirect
-// packets leads to the chain chainInTProxy, which only counts them.
+// packets to the proxy's inbound port leads to the chain chainInTProxy, which only counts them.
 func (b *builder) asInbound(r Rule) (Rule, bool) {
 	if b.transparent() && r.Do == toInbound {
 		r.Do = gotoChain(chainInTProxy)
@@ -62,9 +64,10 @@ func (b *builder) transparentChains() {
 		return r, true
 	})
 
-	// A SYN goes to the proxy, even if conntrack has an entry for it. So do later packets with the
-	// connection's mark. With SYN cookies, the kernel has no socket for the connection before the ACK,
-	// so the application's listener could accept an ACK that passes here.
+	// A SYN goes to the proxy, even if conntrack has an entry for it. A later packet with ACK (see
+	// Match.Continues) also goes to the proxy, unless its connection is assured and was not delivered to
+	// the proxy. With SYN cookies, the kernel has no socket for the connection before the ACK, so the
+	// application's listener could accept an ACK that passes here.
 	deliver := Action{Verdict: Goto, Chain: chainDeliver}
 	b.chain(Mangle, chainTProxy)
 	b.exempt(Match{Dst: one(b.LoopbackCIDR)}, "localhost")
@@ -94,7 +97,8 @@ func (b *builder) transparentChains() {
 	}
 
 	// A SYN-ACK that conntrack assigns to no connection has no connection mark, so no rule above leads
-	// it to the proxy. The last rule drops such a SYN-ACK if it would leave the pod.
+	// it to the proxy. The last rule drops such a SYN-ACK of the application if it would leave the pod by
+	// an interface that is not excluded.
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.add(Match{Protocol: TCP, Accepts: true, Invalid: true}, Action{Verdict: Drop}, "an answer past the proxy")

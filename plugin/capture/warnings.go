@@ -11,9 +11,9 @@ import (
 )
 
 // warnEarlyContainers warns about init containers that start before the proxy, except those in own and
-// those whose traffic is never captured. Their traffic is redirected to a port at which no proxy listens
-// yet. If the proxy is a native sidecar, the warning says to move the proxy before these init
-// containers.
+// those whose traffic is never captured. The traffic of the other ones is redirected to a port at which
+// no proxy listens yet. If the proxy is a native sidecar, the warning says to move the proxy before
+// these init containers.
 func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	if !capturesOutbound(in) {
 		return

@@ -60,7 +60,7 @@ func (d *decider) wholePort(field, text string) uint16 {
 func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32) {
 	uid, err := parseUID(strings.TrimSpace(text))
 	if err == nil && uid == 0 { // root's traffic is never exempt
-		err = errors.New("expected a uid from 1")
+		err = errors.New("expected a uid from 1 to 4294967295")
 	}
 	if err != nil {
 		d.wholeFault("%s: %w", field, err)
