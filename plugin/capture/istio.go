@@ -110,7 +110,7 @@ func istioAnnotations() []Annotation {
 func istioExclusion(pod Pod) Exemption {
 	proxy := pod.container(containerProxy)
 	if isBool(proxy.Env[envDisableProxy], true) {
-		return Exemption{ProxyDisabled, envDisableProxy + " is set: proxyless gRPC"}
+		return Exemption{ProxyDisabled, envDisableProxy + " is true: gRPC without a proxy"}
 	}
 	if kind := proxy.ProxyType; kind != "" && kind != "sidecar" {
 		return Exemption{OtherProxyType, "proxy type is " + kind + ", not sidecar"}

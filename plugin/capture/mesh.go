@@ -19,7 +19,7 @@ type mesh struct {
 	container string               // the name of the proxy's container
 	proxy     func(Pod) *Container // replaces container if a key names the proxy
 	init      string               // the init container that captures the pod itself, or ""
-	exclusion func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or none; may be nil
+	exclusion func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or the zero value; may be nil
 
 	// These fields say which keys are read.
 	annotations []Annotation        // those that decide about capture

@@ -139,7 +139,7 @@ func (d *decider) checkOwnKeys(in Intent) {
 		d.fault(annotationProxy, d.pod.Annotations[annotationProxy], "nothing would be captured: expected %s, %s or %s, too",
 			annotationInboundPort, annotationOutboundPort, annotationDNSPort)
 	case in.CaptureDNS && !in.capturesDNS():
-		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, here or in netconf.mesh")
+		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, by the pod or in netconf.mesh")
 	case in.OutboundPort != 0 && !in.OutboundRanges.All &&
 		(len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
 		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected ranges, and none of loopback, which is not captured")

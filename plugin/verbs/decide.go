@@ -165,7 +165,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed),
 		decision.Intent.Fence == nil && !r.isCheck && r.isFenced():
 		return nil, failure{errors.New("the runtime passes annotations of a mesh or a fence, and the pod that was looked up has none: " +
-			"the agent may be of an earlier release, until it has replaced the plugin"), types.ErrTryAgainLater, capture.ReasonLookup}
+			"the agent may be of an earlier release, and not have replaced the plugin yet"), types.ErrTryAgainLater, capture.ReasonLookup}
 	case decision.Exemption.Cause != "":
 		r.recordExemption(decision.Exemption)
 		return nil, nil
