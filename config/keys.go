@@ -27,7 +27,7 @@ func Keys(c *NetConf) []Key {
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
 			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName)),
-			Meaning: "credentials for the API server, used if the agent can't return a pod",
+			Meaning: "credentials for the API server, if the agent can't return a pod",
 		},
 		{
 			Name: "lookupTimeout", Type: "duration", Default: "30s", set: into(&c.LookupTimeout, lookupTimeout),
@@ -66,7 +66,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "fenceLimit", Type: "list of exceptions", Default: `["*"]`, set: into(&c.Capture.FenceLimit, openings),
-			Meaning: "the widest permitted exceptions of a pod's [fence](fence.md); `*`: any",
+			Meaning: "widest permitted exceptions of a pod's [fence](fence.md); `*`: any",
 		},
 		{
 			Name: "status", Type: "`lenient`, `strict`", Default: "lenient", set: into(&c.Status, oneOf(StatusLenient, StatusStrict)),
@@ -127,7 +127,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "outboundOwnerGroups", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroups, each(groupID)),
-			Meaning: "the only groups whose outbound traffic is captured; empty: all except excluded groups",
+			Meaning: "the only groups whose outbound traffic is captured; empty: all except excluded",
 		},
 		{
 			Name: "outboundOwnerGroupsExclude", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroupsExclude, each(groupID)),
