@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets.
-// It omits handles, positions and counters. Comments, except the prefix of a Stamp, only
-// label the rules in a Diff.
+// Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets. It
+// omits handles, positions and counters. Comments, except the prefix of a Stamp, only label the rules in
+// a Diff.
 type Dump struct {
 	Objects []Object
 }

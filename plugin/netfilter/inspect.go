@@ -16,11 +16,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// State describes the plugin's own rules in a network namespace, and another plugin's capture rules.
+// State describes our rules in a network namespace, and another program's capture rules.
 type State struct {
 	Backend config.Backend // the backend of our rules; "" if there are none
-	Stamp   string         // of our Ruleset, or unstamped
-	Foreign string         // another plugin's capture, as "table/chain"
+	Stamp   string         // of our rules, or unstamped; "" if there are none
+	Foreign string         // a chain of another program's capture rules, as "table/chain"; "" if there is none
 }
 
 // unstamped is the Stamp in a State if our rules lack the rule that contains the Stamp.
@@ -48,7 +48,7 @@ func Inspect(ctx context.Context) (state State, err error) {
 		switch {
 		case chain.Table == capture.TableName && chain.Family == unix.NFPROTO_INET:
 			state.Backend = config.NFTables
-		case strings.HasPrefix(chain.Table, "istio-proxy-"): // istio-cni writes this table if it uses nft
+		case strings.HasPrefix(chain.Table, "istio-proxy-"): // istio-init and istio-cni create such tables if they use nft
 			state.Foreign = chain.Table + "/" + chain.Name
 		}
 	}
@@ -57,7 +57,7 @@ func Inspect(ctx context.Context) (state State, err error) {
 }
 
 // foreignChains are chains that istio-init and istio-cni create, with either variant of iptables. In a
-// table without a marker chain, they show another plugin's capture rules.
+// table without a marker chain, they show another program's capture rules.
 var foreignChains = []string{"ISTIO_OUTPUT", "ISTIO_INBOUND"}
 
 // addTables adds the capture rules in the tables of one variant of iptables to the State. A table with

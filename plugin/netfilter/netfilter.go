@@ -22,15 +22,15 @@ type Backend interface {
 	// Name returns the backend's name. It never returns config.IPTables, which is an alias.
 	Name() config.Backend
 
-	// Apply adds the whole Ruleset or, if it returns an error, no rule. The namespace must not contain
-	// our rules.
+	// Apply adds the whole Ruleset or, if it returns an error, no rule, unless undoing fails or the
+	// kernel's answer is lost. The namespace must not contain our rules.
 	Apply(ctx context.Context, rs capture.Ruleset) error
 
 	Dump(ctx context.Context) (dump.Dump, error)
 }
 
-// Find returns the backend that the operator chose. Errors: a capture.Refusal if the host lacks its
-// programs, or has different variants for IPv4 and IPv6.
+// Find returns the backend that the operator chose. Errors: a capture.Refusal if the host lacks the
+// backend's programs, or has different variants for IPv4 and IPv6.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return FindBelow(ctx, "", backend)
 }

@@ -21,11 +21,11 @@ type Attributes map[uint16][]byte
 // attribute has the type 0.
 const Family = 0
 
-var errMalformed = errors.New("reading nftables: an attribute is longer than its message")
+var errMalformed = errors.New("reading nftables: an attribute has an invalid length")
 
-// EachAttribute calls visit for each attribute in data. It does not copy the attributes, because a
-// pod's sets can contain tens of thousands of elements. It returns visit's first error, or an error for
-// malformed data. See struct nlattr in netlink(7).
+// EachAttribute calls visit for each attribute in data. It does not copy the attributes, because a pod's
+// sets can contain tens of thousands of elements. It returns visit's first error, or an error for
+// malformed data. See struct nlattr in linux/netlink.h.
 func EachAttribute(data []byte, visit func(kind uint16, content []byte) error) error {
 	const header, alignment = 4, 4
 	for len(data) > 0 {
@@ -55,7 +55,7 @@ func ParseAttributes(data []byte) (Attributes, error) {
 	return parsed, err
 }
 
-// parseMessage parses one object of a list.
+// parseMessage parses a message about one object.
 func parseMessage(data []byte) (Attributes, error) {
 	const header = 4 // struct nfgenmsg
 	if len(data) < header {

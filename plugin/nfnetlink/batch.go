@@ -56,7 +56,7 @@ func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	binary.NativeEndian.PutUint32(b.Content[b.last:], uint32(len(b.Content)-b.last))
 }
 
-// Bytes appends an attribute, aligned to 4 bytes. See struct nlattr in netlink(7).
+// Bytes appends an attribute, aligned to 4 bytes. See struct nlattr in linux/netlink.h.
 func (b *Batch) Bytes(kind uint16, data []byte) {
 	const header, alignment = 4, 4
 	b.Content = binary.NativeEndian.AppendUint16(b.Content, uint16(header+len(data)))

@@ -14,8 +14,8 @@ type ChainName struct {
 	Table, Name string
 }
 
-// ListNames lists the tables or chains of all families. table and name are the attributes that hold
-// their names.
+// ListNames lists the tables or chains of all families. table and name are the attributes with the names
+// of the table and of the listed object.
 func ListNames(r *Reader, l Listing, table, name uint16) ([]ChainName, error) {
 	return List(r, l, func(m Attributes) ([]ChainName, error) {
 		return []ChainName{{m[Family][0], Text(m[table]), Text(m[name])}}, nil

@@ -21,10 +21,11 @@ const (
 	MaxElements = 2*capture.MaxExpanded + 30_000 // of all sets of our table
 
 	MaxBytes    = 64 << 20 // of one list, as the kernel sends it
-	MaxOurBytes = 4 << 20  // of the rules in our table
+	MaxOurBytes = 4 << 20  // of the rules in our table, or in a chain in which FindComment searches
 )
 
-// TooLarge is the error for a namespace that exceeds one of the limits above.
+// TooLarge is the error for a namespace that exceeds one of the limits above, or one of packages xtables
+// and iptables.
 type TooLarge struct {
 	What  string // "chains"
 	Limit int

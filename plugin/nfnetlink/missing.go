@@ -68,7 +68,7 @@ type Lacking struct{ error }
 
 func (l Lacking) Unwrap() error { return errors.Unwrap(l.error) }
 
-// describe adds the failed chain and rule, and the modules that the kernel may lack, to the kernel's
+// describe adds the failed chain, rule or set, and the modules that the kernel may lack, to the kernel's
 // error about one message of the transaction.
 func (b *Batch) describe(sequence uint32, fault error) error {
 	if sequence == beginSequence {

@@ -105,7 +105,7 @@ func listOnce[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, er
 	}
 	whole = true
 	objects, size, mostBytes := 0, 0, cmp.Or(l.Bytes, MaxBytes)
-	var fault error // an error of this package, which wrap does not change
+	var fault error // TooLarge, or an error of parseMessage or keep; wrap does not change it
 	err = r.socket.Receive(r.ctx, func(m syscall.NetlinkMessage) (more bool, err error) {
 		if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 { // the last message, NLMSG_DONE, can have this flag, too
 			whole = false

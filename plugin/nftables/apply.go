@@ -29,7 +29,7 @@ func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 
 // Commit adds the Ruleset to a batch, and commits the batch. before is the handle of the table that the
 // batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, Commit reads
-// the table's handle: a new handle proves that the kernel committed the transaction.
+// the table's handle, because a new handle proves that the kernel committed the transaction.
 func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
 	if err := Queue(b, rs); err != nil {
 		return err
@@ -48,8 +48,8 @@ func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before 
 	return nil
 }
 
-// Queue adds our table with all its chains, sets and rules to a batch. It adds all chains before the
-// rules, because a rule can jump to any chain.
+// Queue adds our table with all its chains, sets and rules to a batch. It adds all of the Ruleset's
+// chains before their rules, because a rule can jump to any chain.
 func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
 	table := nfnetlink.InetTable(capture.TableName)
 	b.CreateTable(table, unix.NLM_F_EXCL)

@@ -107,7 +107,7 @@ func (d *dumper) rules() {
 // The kernel lists a set in parts. While it enlarges the set's hash table after additions, a part may
 // not begin where the previous one ended, so that elements are missing or occur twice. Therefore the
 // method elements reads a list of several parts until two consecutive readings are equal, at most
-// maxReadings times more.
+// maxReadings times after the first.
 const maxReadings = 10
 
 // elements reads the elements of a set, and adds them, sorted, to the set's object.

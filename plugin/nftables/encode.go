@@ -130,12 +130,12 @@ func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 		encodeList(e, list, load)
 		return
 	}
-	if first.Bits() != 0 { // a range without a prefix matches the whole family, which the match on the family ensures
+	if first.Bits() != 0 { // a range of prefix length 0 is the whole family, which e.family matches
 		e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())), equal(key(first)))
 	}
 }
 
-// ports compares the destination port with a single range, or looks it up in the set.
+// ports compares the destination port with a single port or range, or looks it up in the set.
 func (e *encoder) ports(list capture.List[capture.PortRange]) {
 	if len(list.Values) != 1 || list.Values[0].First == list.Values[0].Last {
 		encodeList(e, list, destinationPort)
@@ -280,7 +280,8 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
 
 // key returns a value in the kernel's form: names padded to IFNAMSIZ, addresses and ports in network
-// byte order, and ids in the host's byte order.
+// byte order, and other numbers in the host's byte order. For a range, key returns the first address or
+// port.
 func key(value any) []byte {
 	switch v := value.(type) {
 	case string:

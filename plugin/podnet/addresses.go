@@ -73,8 +73,9 @@ func ListAddresses() (found []netlink.Addr, err error) {
 
 const listAttempts = 5
 
-// listWhole repeats the request for a list while the kernel reports that the list changed during the
-// answer. Otherwise an address could be missing, and its family would stay uncaptured.
+// listWhole requests a list up to listAttempts times, until the kernel no longer reports that the list
+// changed during the answer. Without this, an address could be missing, and its family could stay
+// uncaptured.
 func listWhole[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listAttempts {
 		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -14,10 +14,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
 )
 
-// NoIPv6 is the error for a kernel that lacks a feature which a backend needs for IPv6.
+// NoIPv6 is the error for a kernel that lacks a module that iptables needs for IPv6.
 type NoIPv6 = iptables.NoIPv6
 
-// Apply prepares lo and the routes, and then commits the Ruleset. If the commit fails, it undoes the
+// Apply prepares lo and the routes, and then commits the Ruleset. If either fails, it undoes the
 // preparation. If the namespace already has the same rules, Apply only restores lo and the routes.
 // Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
 // plugin's capture rules, or routes that TPROXY can't share.
@@ -36,7 +36,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case err != nil:
 			return err
 		case state.Foreign != "":
-			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may be in the chain", state.Foreign))
+			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may capture a pod", state.Foreign))
 		case state.Backend == "":
 			return Commit(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
@@ -63,7 +63,7 @@ func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context
 	return nil
 }
 
-// prepare sets up what the rules need: lo and the policy routing. undo is never nil.
+// prepare sets up lo and the policy routing for the rules. undo is never nil.
 func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	undoLoopback, err := prepareLoopback(rs.NeedsProxySource())
 	if err != nil {
@@ -89,8 +89,9 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	return err
 }
 
-// Remove removes our rules, of any backend, and the routes and the address that Apply added. lo stays
-// up. If Remove can't read the State, it still removes everything that it finds, and returns the error.
+// Remove removes our rules, of any backend, our policy routing and, if the Stamp names IPv6, the address
+// that Apply added. lo stays up. If Remove can't read the State, it still removes everything that it
+// finds, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

@@ -28,9 +28,9 @@ var ErrBusy = errors.New("another process of capture-cni holds the lock of the n
 
 const lockPoll = 5 * time.Millisecond
 
-// foreignLock is the error if a process outside capture-cni holds a lock or a lease on the file. A
-// process that can only read the file, for example by a hostPath volume, can lock it for reading. This
-// must not delay a pod, so the caller continues without a lock.
+// foreignLock is the error if a process outside capture-cni holds a read lock or a lease on the file,
+// for which read access is enough, for example by a hostPath volume. This must not delay a pod, so the
+// caller continues without a lock.
 type foreignLock struct{}
 
 func (foreignLock) Error() string {
@@ -39,7 +39,8 @@ func (foreignLock) Error() string {
 		"find it with lsof %s, and remove the hostPath volume of %s from its pod", file, file, filepath.Dir(LockDirectory))
 }
 
-// takeLock waits until it gets the lock of a namespace, or ctx ends. releaseLock releases the lock.
+// takeLock takes the lock of a namespace. While another process of capture-cni holds the lock, takeLock
+// waits until ctx ends. releaseLock releases the lock. Errors: ErrBusy, foreignLock.
 func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 	for {
 		taken, err := tryLock(inode)
@@ -55,8 +56,8 @@ func takeLock(ctx context.Context, inode uint64) (*os.File, error) {
 }
 
 // tryLock locks one byte of the file LockDirectory/netns. The byte's offset is the namespace's inode
-// number, which no other namespace has while this one is open. The lock needs no cleanup, because it
-// belongs to the open file (F_OFD_SETLK in fcntl(2)). Errors: ErrBusy, foreignLock.
+// number, which no other namespace has while this one is open. The lock of a killed process needs no
+// cleanup, because it belongs to the open file (F_OFD_SETLK in fcntl(2)). Errors: ErrBusy, foreignLock.
 func tryLock(inode uint64) (*os.File, error) {
 	file, err := openLock()
 	switch {
@@ -99,8 +100,8 @@ func isForeign(file *os.File, inode uint64) bool {
 	return err == nil && found.Type == unix.F_RDLCK
 }
 
-// openLock opens the lock file, and creates it if it is missing. It returns an error if another user
-// than root could open, and so lock, the file. With O_NONBLOCK, the kernel returns EAGAIN while another
+// openLock opens the lock file, and creates it if it is missing. It returns an error if a user other
+// than root could open or replace the file. With O_NONBLOCK, the kernel returns EAGAIN while another
 // process holds a lease, instead of waiting up to 45 s.
 func openLock() (*os.File, error) {
 	root, err := os.OpenRoot(LockDirectory)

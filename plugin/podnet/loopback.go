@@ -14,9 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback sets lo up, because redirected connections use lo. With ipv6, it also adds the
-// address from which the proxy connects over IPv6. undo is never nil, and undoes only the changes that
-// prepareLoopback made.
+// prepareLoopback sets lo up, because redirected connections use lo. With ipv6, it also adds the address
+// from which the proxy connects over IPv6, unless IPv6 is disabled. undo is never nil, and undoes only
+// the changes that prepareLoopback made.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	_, up, err := loopback()
@@ -45,7 +45,7 @@ func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	return undo, nil
 }
 
-const loopbackIndex = 1 // in each namespace, whatever its name (LOOPBACK_IFINDEX)
+const loopbackIndex = 1 // of the loopback interface in each namespace, whatever its name (LOOPBACK_IFINDEX)
 
 func lo() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopbackIndex}}
@@ -78,8 +78,8 @@ func takeDown() error {
 	return removeAddress("127.0.0.1/8")
 }
 
-// ipv6Disabled reports whether the kernel's command line or a sysctl disables IPv6 on lo. If so, there
-// is no IPv6 traffic to capture.
+// ipv6Disabled reports whether the kernel runs without IPv6, or a sysctl disables IPv6 on lo. If so, lo
+// can have no IPv6 address.
 func ipv6Disabled() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	return err != nil || bytes.HasPrefix(value, []byte("1"))

@@ -20,16 +20,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Observation describes our rules in a namespace, and the loopback interface, addresses and routes that
-// they need.
+// Observation describes the capture rules in a namespace, and the namespace's loopback interface,
+// addresses and policy routing.
 type Observation struct {
 	netfilter.State
-	Rules      dump.Dump    // our rules, empty if there are none
+	Rules      dump.Dump    // our rules; empty if there are none, incomplete after a RulesFault
 	RulesFault error        // why State or Rules could not be read; a capture.Refusal if the host lacks the programs
 	Addresses  []netip.Addr // of all interfaces
 
 	loopback loopbackFacts
-	routes   []routeFacts // of the families that TPROXY's rules need; empty if routes were not requested
+	routes   []routeFacts // of IPv4 and, unless it is disabled, IPv6; empty if routes were not requested
 }
 
 // Observe calls the function Observe in the namespace.
@@ -67,8 +67,8 @@ func (o *Observation) readRules(ctx context.Context) (err error) {
 	return err
 }
 
-// Differences returns a line for each difference between the observation and the state that Apply would
-// create. If the namespace has no rules, the expected rules are those of the backend asked.
+// Differences returns the lines of dump.Diff about the rules, and then those of Missing. It expects the
+// rules of the backend that wrote the existing rules or, if there are none, of the backend asked.
 func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked config.Backend) ([]string, error) {
 	backend, err := netfilter.Find(ctx, cmp.Or(o.Backend, asked))
 	if err != nil {
@@ -81,8 +81,8 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 	return slices.Concat(differences, o.Missing(rs)), nil
 }
 
-// compare compares rules that were read from the kernel with the Reference of the Ruleset. Rules that
-// exceed nfnetlink's limits are the only difference, because no Ruleset has so many rules.
+// compare compares rules that were read from the kernel with the Reference of the Ruleset. If the rules
+// exceed one of nfnetlink's limits, which no Ruleset does, compare returns only this difference.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil
@@ -97,8 +97,8 @@ func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset,
 	return dump.Diff(want, found), nil
 }
 
-// Missing returns a line for each difference, other than in rules, between the namespace and the state
-// that the Ruleset needs.
+// Missing returns a line for each difference, other than in netfilter rules, between the namespace and
+// the state that the Ruleset needs.
 func (o Observation) Missing(rs capture.Ruleset) []string {
 	missing := o.loopback.missing(rs.NeedsProxySource())
 	if rs.LocalMark == 0 {
@@ -125,8 +125,8 @@ func observeLoopback(all []netlink.Addr) (facts loopbackFacts, err error) {
 	return facts, err
 }
 
-// missing returns a line for each difference between the loopback interface and the state that
-// prepareLoopback creates.
+// missing returns a line for each difference between the loopback interface and the state that the rules
+// need.
 func (l loopbackFacts) missing(ipv6 bool) (missing []string) {
 	if l.name != "lo" { // the rules of iptables match this name
 		missing = append(missing, fmt.Sprintf("unexpected: the loopback interface is named %q", l.name))
@@ -147,7 +147,7 @@ type routeFacts struct {
 	taken  error // a capture.Refusal if another program has routes in our table
 }
 
-// observeRoutes reads our policy rules and routes, for each IP family that the namespace has.
+// observeRoutes reads our policy rules and routes, for IPv4 and, unless it is disabled, IPv6.
 func observeRoutes() (all []routeFacts, err error) {
 	for _, l := range localRoutesOf(capture.Ruleset{LocalMark: 1, IPv6: capture.Captured}) {
 		facts := routeFacts{family: l.rule.Family}
@@ -163,8 +163,8 @@ func observeRoutes() (all []routeFacts, err error) {
 	return all, nil
 }
 
-// missing returns a line for each difference between the policy routing and the state that
-// prepareRoutes creates.
+// missing returns a line if our route is missing, and a line if our policy rule is missing. If another
+// program has routes in our table, it returns only a line about these.
 func (f routeFacts) missing(mark uint32) (missing []string) {
 	if f.taken != nil {
 		return []string{"unexpected: " + f.taken.Error()}

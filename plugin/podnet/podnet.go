@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet applies a Ruleset to a pod's network namespace, with the address and the policy routes
-// that the rules need. It refuses the host's own namespace, and locks the pod's namespace meanwhile.
+// Package podnet applies a Ruleset to a pod's network namespace, with the address and the policy routing
+// that the rules need, and reads and removes them. It locks each namespace that it opens, and refuses
+// the host's own.
 package podnet
 
 import (
@@ -21,8 +22,8 @@ import (
 // ErrGone means that the namespace does not exist.
 var ErrGone = errors.New("the network namespace does not exist")
 
-// Namespace is a pod's network namespace, which is open and locked. One thread of this process runs
-// inside it.
+// Namespace is a pod's network namespace, which is open and, unless lock is nil, locked. One thread of
+// this process runs inside it.
 type Namespace struct {
 	netns ns.NetNS
 	calls chan func() // functions that the thread calls
@@ -31,14 +32,15 @@ type Namespace struct {
 	lockFault error
 }
 
-// Open opens the namespace at path and takes its lock, for which it waits until ctx ends. Errors:
-// ErrGone; ErrBusy; a capture.Refusal for the host's own namespace.
+// Open opens the namespace at path and takes its lock, for which it waits until ctx ends. If there is a
+// LockFault, it continues without the lock. Errors: ErrGone; ErrBusy; a capture.Refusal for the host's
+// own namespace.
 func Open(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) { return takeLock(ctx, inode) })
 }
 
-// OpenForRemoval opens a namespace for DEL, which must not fail. If it can't take the lock before ctx
-// ends, it continues without a lock.
+// OpenForRemoval opens a namespace like Open. If it can't take the lock, it continues without the lock,
+// because DEL must not fail.
 func OpenForRemoval(ctx context.Context, path string) (*Namespace, error) {
 	return open(path, func(inode uint64) (*os.File, error) {
 		taken, _ := takeLock(ctx, inode)
@@ -72,8 +74,8 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 	return n, nil
 }
 
-// LockFault returns the reason for which another process of ours can work in the namespace at the same
-// time, or nil.
+// LockFault returns why Open continued without the lock, or nil. Without the lock, another process of
+// ours can change the namespace at the same time.
 func (n *Namespace) LockFault() error { return n.lockFault }
 
 // enter starts a thread that enters the namespace, executes all calls of Do, and leaves the namespace
@@ -104,8 +106,8 @@ func (n *Namespace) Close() error {
 	return releaseLock(n.lock)
 }
 
-// refuseHost returns a Refusal if the namespace is that of this process or that of process 1, which is
-// the host's. It ignores process 1 if it can't read the path of that process's namespace.
+// refuseHost returns a Refusal if the namespace is the host's, which is that of this process and of
+// process 1. It ignores process 1 if it can't read the path of that process's namespace.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		if n.Is(path) {
@@ -162,5 +164,5 @@ func Explained(err error) error {
 	}
 	return fmt.Errorf("%w: AppArmor confines this process with the profile %s: "+
 		"look for a denial with `journalctl --dmesg --grep=DENIED` on the node (a `deny` rule is logged only with `audit`), "+
-		"and allow it in that profile", err, profile)
+		"and allow the operation in that profile", err, profile)
 }

@@ -28,9 +28,9 @@ const (
 	Fence     Feature = "fence"
 )
 
-// Probe tests whether the kernel and the host support a backend. For each mesh, it applies rules with every
-// expression that the mesh's pods with a feature can need to a temporary namespace. The host's programs
-// are in the file system at root, or in this process's own if root is "".
+// Probe tests whether the kernel and the host support a backend. For each mesh, it applies the rules of
+// fullIntent to a temporary namespace. The host's programs are in the file system at root, or in this
+// process's own if root is "".
 func Probe(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, f Feature) (found Probed, err error) {
 	backend, err := netfilter.FindBelow(ctx, root, asked)
 	if err != nil {
@@ -40,7 +40,7 @@ func Probe(ctx context.Context, root string, asked config.Backend, meshes []conf
 	for _, mesh := range meshes {
 		intent := fullIntent(mesh, f)
 		_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
-		if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 does not need IPv6, either
+		if noIPv6, ok := errors.AsType[NoIPv6](err); ok { // the ADD of a pod without IPv6 can still succeed
 			found.NoIPv6, intent.IPv6 = noIPv6, capture.Ignored
 			_, err = netfilter.Reference(ctx, backend, capture.Rules(intent))
 		}
@@ -51,8 +51,8 @@ func Probe(ctx context.Context, root string, asked config.Backend, meshes []conf
 	return found, nil
 }
 
-// fullIntent returns an Intent whose rules contain every expression of the rules of a mesh's pods with a
-// feature.
+// fullIntent returns an Intent whose rules contain every expression that a mesh's pods can need if they
+// use the feature f.
 func fullIntent(mesh config.MeshName, f Feature) capture.Intent {
 	ids := []uint32{1, 2}
 	ports := []uint16{1, 2}

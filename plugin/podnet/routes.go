@@ -17,8 +17,8 @@ import (
 
 // Policy routing delivers packets with a mark inside the namespace. The table number is Istio's. The
 // protocol identifies our rules and routes, so that we remove no other program's. The priority follows
-// that of the kernel's rule for the table local, because an earlier rule that matches the mark by a
-// mask would take the packets. Older versions used the priority 133.
+// that of the kernel's rule for the table local, because another program's rule before ours could match
+// the mark by a mask, and take the packets. Older versions used the priority 133.
 const (
 	localTable    = 133
 	localPriority = 1
@@ -46,8 +46,8 @@ func newLocalRoutes(mark uint32, ipv6 bool) localRoutes {
 	}}
 }
 
-// localRoutesOf returns the rules and routes that a Ruleset needs, for each captured IP family. Without
-// a LocalMark, it returns none.
+// localRoutesOf returns the rules and routes that a Ruleset needs, for each captured IP family that is
+// not disabled. Without a LocalMark, it returns none.
 func localRoutesOf(rs capture.Ruleset) []localRoutes {
 	if rs.LocalMark == 0 {
 		return nil
@@ -60,9 +60,8 @@ func localRoutesOf(rs capture.Ruleset) []localRoutes {
 }
 
 // prepareRoutes adds the missing rules and routes, and removes our policy rules with another priority or
-// mark.
-// undo is never nil, and undoes only what was done. Errors: a capture.Refusal if another program has
-// routes in the table.
+// mark. undo is never nil, and undoes only the changes that prepareRoutes made. Errors: a
+// capture.Refusal if another program has routes in the table.
 func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 	var done []func() error
 	undo = func() error {
@@ -129,7 +128,7 @@ func ownRules(family int) ([]netlink.Rule, error) {
 	return slices.DeleteFunc(rules, func(r netlink.Rule) bool { return r.Protocol != localProtocol }), nil
 }
 
-// removeRoutes removes all policy rules and routes that have our protocol.
+// removeRoutes removes the policy rules for our table, and the routes in it, that have our protocol.
 func removeRoutes() error {
 	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {

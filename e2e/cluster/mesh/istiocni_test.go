@@ -16,7 +16,7 @@ import (
 )
 
 // refused is the error of ADD while both plugins would capture the pod.
-const refused = "holds another plugin's capture rules: only one of the two may be in the chain"
+const refused = "holds another plugin's capture rules: only one of the two may capture a pod"
 
 // beside has the agents write their entry next to istio-cni's.
 const beside = "besideIstioCNI=true"
