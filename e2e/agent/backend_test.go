@@ -92,7 +92,7 @@ func TestProgramsOfNode(t *testing.T) {
 	n := newNode(t)
 	root := t.TempDir()
 	for _, tt := range []struct{ mount, want string }{
-		{"true", "-save in PATH or /usr/sbin"},
+		{"true", "-save in /usr/sbin"},
 		{"mount --rbind / " + root, ""},
 	} {
 		command := exec.Command("unshare", "--mount", "sh", "-c", tt.mount+` && PATH=/nowhere exec "$@"`, "sh", filepath.Join(n.Release, "capture-cni-node"), "backend",

@@ -103,7 +103,7 @@ func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.
 	for _, family := range familiesOf(rs) {
 		var out []byte
 		exist := slices.ContainsFunc(slices.Collect(maps.Keys(existing)), func(t xtables.Table) bool { return t.Family == family })
-		if exist { // otherwise iptables-save would create the tables
+		if exist { // otherwise there is nothing to save
 			var err error
 			if out, err = run(ctx, b.programs[family].root, nil, b.programs[family].save, "--counters"); err != nil {
 				return nil, err
@@ -114,7 +114,7 @@ func (b Backend) save(ctx context.Context, rs capture.Ruleset, existing xtables.
 	return saved, nil
 }
 
-// restoreWait limits the time that iptables-legacy waits for its lock, in seconds.
+// restoreWait makes iptables-restore wait at most 10 seconds for the lock of iptables-legacy.
 const restoreWait = "--wait=10"
 
 func (b Backend) restore(ctx context.Context, family capture.Family, rules string, options ...string) error {
@@ -145,8 +145,8 @@ func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) e
 	return errors.Join(errs...)
 }
 
-// Dump reads our chains, and the rules of built-in chains that jump to our chains. It reads the rules
-// of iptables-nft from the kernel, because the programs of iptables refuse to list a table in which nft
+// Dump reads our chains, and the rules of other chains that lead to our chains. It reads the rules of
+// iptables-nft from the kernel, because the programs of iptables refuse to list a table in which nft
 // wrote a rule.
 func (b Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	if b.Name() == config.IPTablesLegacy {

@@ -12,7 +12,8 @@ import (
 )
 
 // created records which table and built-in chains iptables-nft creates for our rules. QueueRemoval
-// deletes them together with the rules.
+// deletes this table and these chains together with the rules, unless they contain other rules or
+// chains.
 type created struct {
 	table  bool           // the table itself
 	chains []capture.Hook // its built-in chains

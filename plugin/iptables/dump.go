@@ -66,7 +66,8 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 	return objectsOf(table, chains, rules), nil
 }
 
-// objectsOf returns our chains, and the other chains that have rules, as objects with their rules.
+// objectsOf returns our chains, and the other chains to which one of the rules belongs, as objects with
+// these rules.
 func objectsOf(t xtables.Table, chains []string, rules []dump.Rule) []dump.Object {
 	items := dump.ByChain(rules)
 	var objects []dump.Object

@@ -13,13 +13,13 @@ import (
 
 // MarkerChain is an unreachable chain in each iptables table that contains our rules. It shows that the
 // table's ISTIO_ chains are ours. The comment of its first rule is the Stamp, and the comment of its
-// second rule says what iptables-nft created.
+// second rule, if there is one, says what iptables-nft created.
 const MarkerChain = "CAPTURE_CNI"
 
 // RestoreText returns one family's part of the Ruleset as input for iptables-restore --noflush, which
-// adds the rules to the existing ones. notes says what iptables-nft creates in each table. It is nil if
-// no notes should be written. iptables commits each table by itself, and the nat table with the Stamp
-// last.
+// adds the rules to the existing ones. notes says what iptables-nft creates in each table, and can be
+// nil. iptables commits each table by itself, and the table nat last, because its Stamp proves that the
+// rules are complete.
 func RestoreText(rs capture.Ruleset, family capture.Family, notes map[capture.Table]created) string {
 	var out bytes.Buffer
 	stamp := rs.Stamp()
@@ -59,15 +59,15 @@ func tablesOf(rs capture.Ruleset) []capture.Table {
 
 func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	for _, rule := range chain.Rules {
-		// One rule of ours can need several iptables rules. Only the first of them gets the comment. A
-		// comment costs time, at an ADD and for each packet that the rule matches, so most rules of the
-		// fence have none.
+		// One rule of ours can need several iptables rules, of which at most one gets the comment. A comment
+		// costs time, at an ADD and for each packet that the rule matches, so most rules of the fence have
+		// none.
 		why := ""
 		if !rule.PerPacket && rule.Do.Chain != capture.ChainFence && rule.Do.Chain != capture.ChainFenceReset {
 			why = fmt.Sprintf(" -m comment --comment %q", rule.Why)
 		}
 		for _, match := range matchArguments(rule.Match) {
-			if rule.Do.ConnMark != 0 { // iptables sets the mark with a rule of its own, before the rule that ends the table
+			if rule.Do.ConnMark != 0 { // iptables sets this mark by an additional rule, before the rule that ends the table
 				fmt.Fprintf(out, "-A %s%s -j CONNMARK --set-mark %d\n", chain.Name, match, rule.Do.ConnMark)
 			}
 			fmt.Fprintf(out, "-A %s%s%s %s\n", chain.Name, match, why, targetArguments(rule.Do))
@@ -76,8 +76,8 @@ func writeRules(out *bytes.Buffer, chain capture.Chain) {
 	}
 }
 
-// matchArguments returns a match as the arguments of one iptables rule or, if iptables has no list for
-// the match, of several rules.
+// matchArguments returns a match as the arguments of one iptables rule or, if one rule can't contain all
+// values of the match's lists, of several rules.
 func matchArguments(m capture.Match) []string {
 	rules := []string{""}
 	times := func(alternatives []string) {
@@ -147,7 +147,8 @@ func portArguments(m capture.Match) []string {
 	return rules
 }
 
-// stateArguments returns iptables' arguments for a packet's marks and its connection.
+// stateArguments returns iptables' arguments for marks, TCP flags, the hop limit, the connection's
+// state, and types of addresses.
 func stateArguments(m capture.Match) string {
 	var words strings.Builder
 	add := func(isSet bool, format string, args ...any) {

@@ -20,8 +20,8 @@ func nameMissing(program, stderr string, err error) error {
 }
 
 // missingModules reads missing modules from the output of iptables. Most extensions are modules of the
-// same name. iptables-nft needs the module nft_compat for all extensions. Each table of iptables-legacy
-// is a module of its family.
+// same name with the prefix xt_. iptables-nft also needs the module nft_compat for them. Each table of
+// iptables-legacy is a module of its family.
 func missingModules(program, stderr string) (modules []string) {
 	family, _, _ := strings.Cut(program, "tables")
 	named := map[string]string{

@@ -98,7 +98,7 @@ func lookPath(root, name string) (path string, err error) {
 		_, err = exec.LookPath(root + resolve(root, path))
 	}
 	if err != nil {
-		return "", fmt.Errorf("no %s in PATH or %s", name, strings.Join(directories, ", "))
+		return "", fmt.Errorf("no %s in %s", name, strings.Join(directories, ", "))
 	}
 	return path, nil
 }
@@ -146,8 +146,8 @@ func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 }
 
 // lockVariable is the environment variable that names the lock file of iptables-legacy. By default, all
-// programs on the node share one file. Because the caller already holds the lock of the network
-// namespace, each program may instead lock privateLock, a file of its own process.
+// programs on the node share one file. Because capture-cni locks the network namespace itself, each
+// program may instead lock privateLock, a file of its own process.
 const (
 	lockVariable = "XTABLES_LOCKFILE"
 	privateLock  = "/proc/self/comm"
@@ -177,9 +177,9 @@ func run(ctx context.Context, root string, stdin []byte, path string, args ...st
 }
 
 // runWithoutNameServices runs a program in the calling thread's network namespace, and in a new mount
-// namespace with an empty nsswitch.conf. iptables sends a request to the name services for every
-// numeric uid and gid, so a slow or unreachable directory server would delay the pod. If the host
-// refuses the mount namespace, the program runs in the host's.
+// namespace with an empty nsswitch.conf. iptables sends a request to the name services for every numeric
+// uid and gid, so a slow or unreachable directory server would delay the pod. If the mount fails, the
+// program runs with the host's nsswitch.conf.
 func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path string, args ...string) error {
 	netns, err := ns.GetCurrentNS()
 	if err != nil {
@@ -202,8 +202,8 @@ func runWithoutNameServices(ctx context.Context, root string, stdin []byte, path
 	return <-done
 }
 
-// hideNameServices mounts an empty nsswitch.conf. The mount namespace is private, so the host does not
-// see the mount.
+// hideNameServices gives the calling thread a private mount namespace, and mounts an empty nsswitch.conf
+// there, which the host does not see.
 func hideNameServices(root string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err

@@ -45,7 +45,7 @@ type removal struct {
 	chains []string
 
 	jumps   []otherRule    // rules of other chains that jump to our chains
-	rules   map[string]int // number of other rules in each chain
+	rules   map[string]int // number of rules in each other chain that do not jump to our chains
 	created created
 }
 

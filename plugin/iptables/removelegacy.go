@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// lockWait limits the time that each program waits for its lock, in seconds. Programs before iptables
-// 1.8.6 can only use the lock of the whole node.
+// lockWait limits the time that each program that lists rules waits for its lock, in seconds. Programs
+// before iptables 1.8.6 can only use the lock of the whole node.
 const lockWait = 1
 
 // RemoveLegacy removes our rules from the tables of iptables-legacy. The tables stay, because the
@@ -31,7 +31,7 @@ func RemoveLegacy(ctx context.Context) error {
 }
 
 // PrepareLegacyRemoval reads our rules in the tables of iptables-legacy, and returns the function that
-// removes them. remove empties filter and mangle before nat, so that nat captures meanwhile. The error
+// removes them. remove changes filter and mangle before nat, so that nat captures meanwhile. The error
 // is about tables that remove does not change.
 func PrepareLegacyRemoval(ctx context.Context) (remove func() error, err error) {
 	var prepared []func() error
@@ -88,8 +88,8 @@ func prepareLegacyTable(ctx context.Context, table xtables.Table) (remove func()
 	return func() error { return b.restore(ctx, table.Family, statements, "--noflush") }, nil
 }
 
-// legacyRemoval removes our chains from one table. The library has no deadlines, so each method checks
-// the context before it executes a program.
+// legacyRemoval prepares the removal of our chains from one table. The library has no deadlines, so each
+// method checks the context before it executes a program.
 type legacyRemoval struct {
 	ctx     context.Context
 	command *goiptables.IPTables

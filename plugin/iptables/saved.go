@@ -19,7 +19,7 @@ func (b Backend) dumpSaved(ctx context.Context) (dump.Dump, error) {
 	existing := xtables.Names()
 	var dumped dump.Dump
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
-		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // iptables-save would create them
+		if !slices.ContainsFunc(existing, func(t xtables.Table) bool { return t.Family == family }) { // there is nothing to read
 			continue
 		}
 		out, err := run(ctx, b.programs[family].root, nil, b.programs[family].save)

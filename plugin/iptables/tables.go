@@ -46,8 +46,7 @@ func listNFTTables(r *nfnetlink.Reader) (xtables.Tables, error) {
 	return list, err
 }
 
-// TablesOf returns the tables of nf_tables in the families ip and ip6, which iptables-nft uses, with
-// their chains.
+// TablesOf returns the chains' tables in the families ip and ip6 of nf_tables, which iptables-nft uses.
 func TablesOf(chains []nfnetlink.ChainName) xtables.Tables {
 	list := xtables.Tables{}
 	for _, chain := range chains {
@@ -60,7 +59,8 @@ func TablesOf(chains []nfnetlink.ChainName) xtables.Tables {
 	return list
 }
 
-// isOurs reports whether a chain has a name of ours. It is ours if its table also has a marker chain.
+// isOurs reports whether a chain has a name of ours. A chain with such a name is ours if its table also
+// has a marker chain.
 func isOurs(chain string) bool {
 	return chain == MarkerChain || strings.HasPrefix(chain, capture.ChainPrefix)
 }

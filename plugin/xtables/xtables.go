@@ -25,7 +25,8 @@ type Table struct {
 	Name   string
 }
 
-// Tables maps each table to the names of its chains, without the built-in ones.
+// Tables maps each table to the names of its chains. With iptables-legacy, the built-in chains are
+// missing.
 type Tables map[Table][]string
 
 // family contains the kernel's constants for the tables of one IP family.
@@ -51,8 +52,8 @@ func Names() (names []Table) {
 	return names
 }
 
-// List returns the existing tables, with their chains except the built-in ones. Errors: TooLarge,
-// ErrChanging.
+// List returns the existing tables, with their chains except the built-in ones. Errors:
+// nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func List() (Tables, error) {
 	list, left := Tables{}, MaxEntries
 	for _, table := range Names() {
@@ -66,7 +67,7 @@ func List() (Tables, error) {
 	return list, nil
 }
 
-// Entries reads the table's rules. Errors: TooLarge, ErrChanging.
+// Entries reads the table's rules. Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func (t Table) Entries() ([]byte, error) { return t.entries(MaxEntries) }
 
 // readAttempts limits the attempts to read a table that changes meanwhile.
@@ -89,7 +90,7 @@ func (t Table) entries(limit int) (entries []byte, err error) {
 
 // FindTarget returns the first target in the table's rules for which wanted returns true, or "". A
 // verdict or a jump has the target "", and the entry before a chain's rules, which names the chain, has
-// the target ERROR. Errors: TooLarge, ErrChanging.
+// the target ERROR. Errors: nfnetlink.TooLarge, nfnetlink.ErrChanging.
 func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	entries, err := t.Entries()
 	if err != nil {
@@ -103,9 +104,9 @@ func (t Table) FindTarget(wanted func(target string) bool) (string, error) {
 	return "", nil
 }
 
-// MaxEntries limits the bytes of rules that Entries reads in one table, and List in all tables
-// together, because a pod with NET_ADMIN can fill its tables. Most of our rules take fewer than 400
-// bytes, because only the first of the iptables rules for one Rule has a comment.
+// MaxEntries limits the bytes of rules that Entries reads in one table, and List in all tables together,
+// because a pod with NET_ADMIN can fill its tables. Most of our rules take fewer than 400 bytes, because
+// at most one of the iptables rules for a Rule has a comment.
 const MaxEntries = 400 * capture.MaxExpanded
 
 // Socket options from include/uapi/linux/netfilter_ipv4/ip_tables.h. IPv6 has the same numbers.
@@ -126,9 +127,9 @@ type tableInfo struct {
 // aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules in the kernel's format. The caller checks that the table exists,
-// because reading a missing table would create it. If the rules have more than limit bytes, entries
-// returns TooLarge without reading them. Errors: TooLarge, ErrChanging.
+// entries reads a table's rules in the kernel's format. The caller checks that the table exists, because
+// reading a missing table would create it. If the rules have more than limit bytes, entries returns
+// nfnetlink.TooLarge without reading them. It returns EAGAIN if the table's size changed meanwhile.
 func (f family) entries(table string, limit int) ([]byte, error) {
 	// This code uses a datagram socket, because a raw socket, which iptables uses, needs CAP_NET_RAW.
 	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -153,8 +154,9 @@ func (f family) entries(table string, limit int) ([]byte, error) {
 	return buffer[entriesHeader:], nil
 }
 
-// Offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16 next_offset. At
-// target_offset is struct xt_error_target: u16 size, char[29] name, u8 revision, and the chain's name.
+// Offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16 next_offset. In an
+// entry with a chain's name, at target_offset is struct xt_error_target: u16 size, char[29] name, u8
+// revision, and the chain's name.
 const (
 	targetOffset = 4
 	nextOffset   = 6
