@@ -43,7 +43,7 @@ func TestRestoredBackup(t *testing.T) {
 	if out, err := n.Call("ADD", "plain", machine.Sandbox(t).Path(), "2s"); err != nil {
 		t.Errorf("a pod outside the mesh: %v: %s", err, out)
 	}
-	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "lookupTimeout of 1s is used up") {
+	if out, err := n.Call("ADD", "web", machine.Sandbox(t).Path(), "1s"); err == nil || !strings.Contains(out, "lookupTimeout of 1s leaves no time for a retry") {
 		t.Errorf("a meshed pod: %v: %s", err, out)
 	}
 	if out, err := n.Call("DEL", "web", machine.Sandbox(t).Path(), "2s"); err != nil {

@@ -124,7 +124,7 @@ func TestTaintStays(t *testing.T) {
 			repair: func(n *node) { n.API.Misbehave(nil) },
 		},
 		"pod not found": {
-			damage: func(n *node) { n.API.Delete("mesh", "agent") }, reason: "lookupTimeout of 1s is used up",
+			damage: func(n *node) { n.API.Delete("mesh", "agent") }, reason: "lookupTimeout of 1s leaves no time for a retry",
 			repair: func(n *node) { n.API.Put(agentPod()) },
 		},
 		"no entry": {

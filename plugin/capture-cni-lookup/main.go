@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capture-cni-lookup reads one pod from the API server. The plugin capture-cni executes
-// it if the node agent does not answer. It reads a request from stdin, and writes the answer to
-// stdout.
+// Command capture-cni-lookup reads one pod from the API server. The plugin capture-cni executes it if
+// the node agent fails, or does not answer within a second. It reads a request from stdin, and writes
+// the answer to stdout.
 package main
 
 import (
@@ -74,8 +74,8 @@ func lookUp(ctx context.Context, request lookup.Request) (answer lookup.Answer) 
 		request.Version = capture.PodVersion
 		defer func() {
 			if answer.Pod != nil && capture.Fenced(answer.Pod.Annotations) {
-				answer = lookup.Answer{Fault: &lookup.Fault{Kind: lookup.Failed, Message: "the pod has a fence: " +
-					"its ADD needs the plugin of this release, which an agent places"}}
+				answer = lookup.Answer{Fault: &lookup.Fault{Kind: lookup.Failed, Message: "the pod has a fence, " +
+					"which only a plugin of the same release as capture-cni-lookup applies: wait until the agent has installed it"}}
 			}
 			answer.Version = asked
 		}()

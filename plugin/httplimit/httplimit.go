@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httplimit limits the size of HTTP responses, so that an endless response
-// can't exhaust the node's memory.
+// Package httplimit limits the size of HTTP responses, so that an endless response can't exhaust the
+// node's memory.
 package httplimit
 
 import (
@@ -15,7 +15,8 @@ import (
 const (
 	MaxHeader = 64 << 10 // for http.Transport's MaxResponseHeaderBytes
 
-	// MaxObject exceeds the JSON of the largest object that etcd stores (1.5 MiB).
+	// MaxObject exceeds twice the size of the largest object that etcd stores by default (1.5 MiB),
+	// because JSON is longer.
 	MaxObject = 4 << 20
 
 	// maxEvent limits each event of a watch. It exceeds the JSON of the largest object that etcd

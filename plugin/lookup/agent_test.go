@@ -248,7 +248,7 @@ func TestNothingIsLeft(t *testing.T) {
 	expectFault(t, err, "capture-cni-lookup: no such file")
 	asked.Agent.Socket, asked.Timeout = "/nonexistent/pods.sock", 500*time.Millisecond
 	_, err = asked.Pod(t.Context(), wanted)
-	expectFault(t, err, "lookupTimeout of 500ms is used up")
+	expectFault(t, err, "lookupTimeout of 500ms leaves no time for a retry")
 }
 
 // TestBrokenProgram executes programs other than capture-cni-lookup.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lookup reads one pod. It asks first the node agent, which watches its node's pods, and
-// then the API server, by executing capture-cni-lookup.
+// Package lookup reads one pod. It asks the node agent, which watches its node's pods, and, if the agent
+// fails or takes longer than hedgeDelay, also the API server, by executing capture-cni-lookup.
 package lookup
 
 import (
@@ -37,9 +37,9 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// Pod looks up one pod. It retries until it gets an answer, the timeout has passed, or retries can't
-// help. With SingleAttempt, it does not retry. If want has no UID, it returns the pod that has this
-// name now. Errors: trust.Untrusted; Error.
+// Pod looks up one pod. It retries until it gets an answer, the timeout leaves no time for a retry, or
+// retries can't help. With SingleAttempt, it does not retry. If want has no UID, it returns the pod that
+// has this name now. Errors: trust.Untrusted; Error.
 func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 		}
 		pause := retries.next(failed.retryAfter())
 		if deadline, _ := within.Deadline(); time.Until(deadline) < pause {
-			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " is used up")
+			return Answer{}, end("lookupTimeout of " + l.Timeout.String() + " leaves no time for a retry")
 		}
 		select {
 		case <-ctx.Done():

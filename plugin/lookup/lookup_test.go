@@ -143,7 +143,7 @@ func TestFaults(t *testing.T) {
 		{"500, then healthy", func(_ *testing.T, n node) {
 			n.Misbehave(firstRequests(2, answer(500, metav1.StatusReasonInternalError, "etcd is slow")))
 		}, "", 3},
-		{"500", func(_ *testing.T, n node) { n.Misbehave(firstRequests(always, answer(500, "", "etcd is slow"))) }, "lookupTimeout of 2s is used up", 0},
+		{"500", func(_ *testing.T, n node) { n.Misbehave(firstRequests(always, answer(500, "", "etcd is slow"))) }, "lookupTimeout of 2s leaves no time for a retry", 0},
 		{"429, then healthy", func(_ *testing.T, n node) {
 			n.Misbehave(firstRequests(1, func(w http.ResponseWriter, r *http.Request) bool {
 				w.Header().Set("Retry-After", "1")

@@ -40,9 +40,10 @@ type Request struct {
 	Attempt   int    `json:"attempt,omitempty"`   // from 1; each attempt begins with the next address of the API server
 }
 
-// Answer contains the pod, or a fault.
+// Answer contains the pod, a fault, or neither, for example if the pod is unchanged or the Request names
+// none.
 type Answer struct {
-	Version       int          `json:"version"` // capture.PodVersion of the program that answers
+	Version       int          `json:"version"` // the answering program's capture.PodVersion, or the Request's earlier Version
 	UID           string       `json:"uid,omitempty"`
 	HasController bool         `json:"hasController,omitempty"` // a controller would replace the pod
 	Pod           *capture.Pod `json:"pod,omitempty"`
@@ -62,8 +63,8 @@ const (
 	Failed FaultKind = "failed"
 	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted means that users other than root can write the credentials, or that the kubeconfig is
-	// invalid or in a directory that is not allowed.
+	// Untrusted means that the kubeconfig or a file that it names is invalid, can be written by users
+	// other than root, or is not in an allowed directory.
 	Untrusted FaultKind = "untrusted"
 	// NoCredentials means that this node has no credentials, or no program capture-cni-lookup.
 	NoCredentials FaultKind = "noCredentials"
@@ -114,7 +115,7 @@ type otherVersion int
 
 func (v otherVersion) Error() string {
 	return fmt.Sprintf("the answer has version %d of a pod's fields, expected %d: "+
-		"plugin and agent are of different releases until the agent has replaced the plugin", v, capture.PodVersion)
+		"the agent and the programs on the node are of different releases until the agent has replaced the programs", v, capture.PodVersion)
 }
 
 // inTheirVersion sends a request in this release's version, and repeats it in an earlier version if the
@@ -131,7 +132,8 @@ func inTheirVersion(request Request, ask func(Request) (Answer, error)) (Answer,
 }
 
 // ParseAnswer decodes the answer to a request. It returns the answer's fault as an error, and an error
-// if the answer is not valid JSON, has another version, another pod or no pod, or omits the pod's fence.
+// if the answer is not valid JSON, has another version, omits the pod's fence or, unless the pod is
+// unchanged, does not contain the requested pod.
 func ParseAnswer(document []byte, request Request) (Answer, error) {
 	var answer Answer
 	if err := json.Unmarshal(document, &answer); err != nil {

@@ -32,8 +32,8 @@ func ProgramPath() string {
 const maxErrorOutput = 512
 
 // askProgram executes capture-cni-lookup. The program's only environment variable is
-// config.DirectoryVariable. If the program answers with a fault, the error is a *Fault. Any other error
-// means that no usable answer arrived.
+// config.DirectoryVariable. The error wraps a *Fault if the program answers with one, or if the program
+// or the credentials are missing. Any other error means that no usable answer arrived.
 func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
 	request.Directory = l.Directory
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return l.execute(ctx, request) })

@@ -71,7 +71,7 @@ func TestPauseBeyondTheTimeout(t *testing.T) {
 		Version: capture.PodVersion, Fault: &lookup.Fault{Kind: lookup.Gone, Message: "not yet", RetryAfter: time.Hour},
 	})).socket
 	_, err := asked.Pod(t.Context(), wanted)
-	expectFault(t, err, "(attempt 1, lookupTimeout of 10s is used up): ")
+	expectFault(t, err, "(attempt 1, lookupTimeout of 10s leaves no time for a retry): ")
 }
 
 // TestCanceled ends a pause with the caller.

@@ -66,7 +66,8 @@ func Keep(spool string, r Record) {
 }
 
 // Prune deletes the oldest records while there are more than most of them, or while they have more than
-// mostBytes bytes. It never deletes the newest one. Several processes may call Prune at the same time.
+// mostBytes bytes. Unless most is 0, it keeps the newest one. Several processes may call Prune at the
+// same time.
 func (d *Dir) Prune(most int, mostBytes int64) {
 	files := d.Files()
 	var bytes int64

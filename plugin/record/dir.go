@@ -34,7 +34,7 @@ func FileName(r Record, key string) string {
 	return fmt.Sprintf("%020d-%s%s", max(0, r.Time.UnixNano()), key, Finished)
 }
 
-// OpenDir opens a directory of records, which must have mode 0700. Errors: fs.ErrNotExist.
+// OpenDir opens a directory of records, to which only root may have access. Errors: fs.ErrNotExist.
 func OpenDir(path string) (*Dir, error) {
 	root, err := OpenPrivate(path, 0o700)
 	return &Dir{root}, err

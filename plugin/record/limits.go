@@ -11,7 +11,7 @@ import (
 )
 
 // These limits keep a record far smaller than the largest datagram, and let its names fit into labels,
-// file names and URLs. The limits of names are those of Kubernetes.
+// file names and URLs. MaxNamespace and MaxName are the limits of Kubernetes.
 const (
 	MaxSize      = 64 << 10
 	MaxMessage   = 2 << 10
@@ -50,7 +50,7 @@ func (r Record) fit() Record {
 	return r
 }
 
-// fitAll returns the first MaxWarnings texts, each shortened to MaxWarning bytes.
+// fitAll returns the first MaxWarnings texts, each cut after MaxWarning bytes.
 func fitAll(texts []string) (fitting []string) {
 	for _, text := range texts[:min(len(texts), MaxWarnings)] {
 		fitting = append(fitting, Cut(text, MaxWarning))

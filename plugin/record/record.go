@@ -3,7 +3,7 @@
 // Package record carries the result of an ADD from the plugin to the node agent, by a datagram and
 // without blocking. If no agent receives the record of a failed ADD, the plugin writes it to a
 // directory, the spool. A failure to send or to write never fails or delays the ADD. The guard sends
-// its findings about running pods in the same way.
+// records about running pods by the same datagrams.
 package record
 
 import (

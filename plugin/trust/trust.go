@@ -99,7 +99,7 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	return root, nil
 }
 
-// maxFile limits the bytes of kubeconfigs, tokens and CA bundles.
+// maxFile limits the bytes of a file that Read reads.
 const maxFile = 1 << 20
 
 // Read reads a regular file, and returns an error if users other than root can write to it. Symbolic
@@ -167,7 +167,7 @@ func CheckOwner(path string, info fs.FileInfo, mask fs.FileMode) error {
 		return fmt.Errorf("%s can be written by other users than root (mode %s): expected no write permission for group and others",
 			path, info.Mode())
 	case granted != 0:
-		return fmt.Errorf("%s can be read by other users than root (mode %s): expected no permission for group and others",
+		return fmt.Errorf("%s grants permissions to other users than root (mode %s): expected no permission for group and others",
 			path, info.Mode())
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestCheckOwner(t *testing.T) {
 	}{
 		{file{user: own, mode: 0o600}, 0o077, "<nil>"},
 		{file{user: own, mode: 0o640}, 0o022, "<nil>"},
-		{file{user: own, mode: 0o640}, 0o077, "/f can be read by other users than root (mode -rw-r-----): expected no permission for group and others"},
+		{file{user: own, mode: 0o640}, 0o077, "/f grants permissions to other users than root (mode -rw-r-----): expected no permission for group and others"},
 		{file{user: own, mode: 0o606}, 0o077, "/f can be written by other users than root (mode -rw----rw-): expected no write permission for group and others"},
 		{file{user: own + 1, mode: 0o600}, 0o077, fmt.Sprintf("/f belongs to uid %d: expected root", own+1)},
 		{file{user: -1, mode: 0o600}, 0o077, "reading the owner of /f"},

@@ -75,7 +75,7 @@ func TestAPIGone(t *testing.T) {
 	n.WaitSandbox(t, unknown.Name)
 	t.Logf("the meshed pod ran %s after the API server was back", time.Since(back).Round(100*time.Millisecond))
 	n.ExpectCaptured(t, unknown.Name)
-	for _, reason := range []string{"lookupTimeout of 3s is used up", "the agent has not read its node's pods yet: ", "asking the API server: request to "} {
+	for _, reason := range []string{"lookupTimeout of 3s leaves no time for a retry", "the agent has not read its node's pods yet: ", "asking the API server: request to "} {
 		n.WaitSandboxEvent(t, unknown.Name, reason)
 	}
 	// Controllers and kubelets are slow to reconnect. The next test needs them,

@@ -35,7 +35,7 @@ func restClient(e endpoint, attempt int) (*rest.RESTClient, error) {
 	config := &rest.Config{
 		Host:    e.server.String(),
 		APIPath: "/api",
-		QPS:     -1, // a program that sends one request needs no limiter
+		QPS:     -1, // a program that sends at most two requests needs no limiter
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,
 			NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
@@ -88,7 +88,8 @@ type apiError struct {
 
 func (e apiError) Unwrap() error { return e.error }
 
-// withHint adds the operator's next step to the error of a failed request, if the cause is known.
+// withHint adds the operator's next step to the error of a failed request or, if the cause is not known,
+// the API server's address.
 func withHint(err error) error {
 	failed, ok := errors.AsType[apiError](err)
 	if !ok {

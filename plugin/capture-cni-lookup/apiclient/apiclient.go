@@ -23,9 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// Answer reads the requested pod once. For a request without a pod's name, it only reads the
-// credentials. A fault in the answer names the cause and, if it is known, the operator's next
-// step.
+// Answer reads the requested pod, without retries. For a request without a pod's name, it only reads the
+// credentials. A fault in the answer names the cause and, if it is known, the operator's next step.
 func Answer(ctx context.Context, request lookup.Request) lookup.Answer {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if request.Version != capture.PodVersion {
@@ -51,8 +50,8 @@ func AnswerOf(pod *corev1.Pod) lookup.Answer {
 }
 
 // read reads the pod. In the first attempt for a pod with a UID, it accepts a pod from the API server's
-// cache, and asks etcd only if the cache lacks the pod or has another pod of that name. Otherwise it
-// asks etcd.
+// cache, and asks etcd only if the cache lacks the pod or has another pod of that name. In a later
+// attempt, or for a pod without a UID, it asks etcd.
 func read(ctx context.Context, e endpoint, request lookup.Request) (*corev1.Pod, error) {
 	client, err := restClient(e, max(request.Attempt, 1))
 	if err != nil {

@@ -86,7 +86,8 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 		}
 	}
 	if !found {
-		return cluster, user, fmt.Errorf("context %s names cluster %q: expected a cluster of this kubeconfig", content.CurrentContext, names.Cluster)
+		return cluster, user, fmt.Errorf("context %s names cluster %q: expected a cluster of this kubeconfig",
+			content.CurrentContext, names.Cluster)
 	}
 	for _, u := range content.AuthInfos {
 		if u.Name == names.AuthInfo {
@@ -141,7 +142,7 @@ func (k kubeconfig) setServer(cluster clientcmd.Cluster, e *endpoint) error {
 	server, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || server.Scheme != "https" || server.Host == "":
-		return trust.Untrustedf("server is %q: expected https://HOST:PORT", cluster.Server)
+		return trust.Untrustedf("server is %q: expected https://HOST[:PORT]", cluster.Server)
 	case cluster.InsecureSkipTLSVerify:
 		return trust.Untrustedf("insecure-skip-tls-verify is set: set certificate-authority instead")
 	case cluster.ProxyURL != "":
