@@ -29,7 +29,7 @@ type programs struct {
 	root          string         // of the programs' file system; "" for that of this process
 	variant       config.Backend // config.IPTablesNFT or config.IPTablesLegacy
 	save, restore string         // paths below root
-	wait          bool           // restore knows the flag --wait
+	wait          bool           // restore takes a lock, and knows the flag --wait
 }
 
 // directories are those in which distributions install iptables. A runtime's PATH can lack them.

@@ -48,7 +48,7 @@ type Answer struct {
 	HasController bool         `json:"hasController,omitempty"` // a controller would replace the pod
 	Pod           *capture.Pod `json:"pod,omitempty"`
 	Digest        string       `json:"digest,omitempty"`    // of all fields above; only the agent sets it
-	Unchanged     bool         `json:"unchanged,omitempty"` // the pod still has the request's digest, so only Version is set, too
+	Unchanged     bool         `json:"unchanged,omitempty"` // the answer still has the Request's digest; except Version, no other field is set
 	Injected      []string     `json:"injected,omitempty"`  // UIDs of the node's pods that are injected and not exempt by their fields
 	Fault         *Fault       `json:"fault,omitempty"`
 }

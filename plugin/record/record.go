@@ -23,7 +23,7 @@ const Canary = "canary"
 // Record is the result of one ADD, or of the guard's examination of a pod.
 type Record struct {
 	Version  int               `json:"version"`
-	Time     time.Time         `json:"time"` // the beginning of the ADD or examination
+	Time     time.Time         `json:"time"` // the beginning of the ADD; of the guard's records, when they were made
 	Pod      capture.PodRef    `json:"pod"`
 	Sandbox  string            `json:"sandbox"`         // the sandbox's id
 	Trace    string            `json:"trace,omitempty"` // id of the runtime's trace, if the runtime passed one
