@@ -58,7 +58,7 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 		if last.isNone() || within.Err() == nil {
 			last = failed
 		}
-		l.Log.Debug("pod lookup failed", "attempt", number, "error", failed.join())
+		l.Log.Debug("an attempt of a pod lookup failed", "attempt", number, "error", failed.join())
 		end := func(reason string) error {
 			return Error{fmt.Errorf("looking up pod %s (attempt %d, %s): %w", want, number, reason, last.join())}
 		}

@@ -43,7 +43,7 @@ func TestProgramErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3\n") || !strings.Contains(err.Error(), config.DirectoryVariable+"=/allowed") || strings.Contains(err.Error(), "HOME=") {
 		t.Errorf("the environment: %v", err)
 	}
-	if !strings.Contains(log.String(), `level=DEBUG msg="pod lookup failed" attempt=1 error="asking the API server: executing `) {
+	if !strings.Contains(log.String(), `level=DEBUG msg="an attempt of a pod lookup failed" attempt=1 error="asking the API server: executing `) {
 		t.Errorf("logged %s", log)
 	}
 	l, _ = withProgram(t, `exit 3`)
