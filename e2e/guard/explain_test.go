@@ -29,7 +29,7 @@ func TestExplain(t *testing.T) {
 	out := g.explain(t, "web")
 	for _, want := range []string{
 		"sandbox      web", `excludeOutboundPorts: nothing; now "5432"`, "state        drifted", "because      ", "nat_OUTPUT", "kernel       backend nftables, capture-cni rules v5",
-		"last ADD     not known: no agent received a record of it",
+		"last ADD     not known: the agent has no record of it",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)

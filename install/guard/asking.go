@@ -22,15 +22,15 @@ const (
 	// injected pods. A request about any other pod may take as long as the pod's examination.
 	askTimeout = time.Second
 
-	// askPause is a time without requests, so that an agent that hangs does not delay the repairs of a
-	// whole node. After an unanswered request about a pod whose desired state is known, the guard
-	// examines such pods without a request. After a request about another pod that took askTimeout, the
-	// guard does not examine the pods whose desired state is unknown.
+	// askPause limits a pause in the requests, so that an agent that hangs does not delay the repairs of
+	// a whole node. In the pause after an unanswered request about a pod whose desired state is known,
+	// the guard examines such pods without a request. In the pause after a request about another pod
+	// that took at least askTimeout, it does not examine the pods whose desired state is unknown.
 	askPause = 5 * time.Second
 )
 
-// agentAway is the message that is logged while the agent does not answer.
-const agentAway = "the agent does not answer; edited annotations are not detected"
+// agentAway is the message that is logged once the agent does not answer.
+const agentAway = "the agent does not answer; edited annotations are not detected, and new pods are not examined"
 
 // asker sends the guard's requests for pods to the agent.
 type asker struct {
@@ -42,17 +42,18 @@ type asker struct {
 
 	known, first breaker // known is for pods whose desired state is known, and first for other pods
 
-	injected      []string  // UIDs of the node's pods that are injected, as the agent last answered
+	injected      []string  // UIDs of the node's injected pods that their fields do not exempt, as the agent last answered
 	injectedAgain time.Time // time of the next request for injected
 }
 
 // ask returns the agent's answer about a pod, or nil if the known desired state still applies. The
-// known state also applies while the agent or the container runtime does not answer.
+// known state also applies while the container runtime does not answer, or the agent does not or
+// answers with another fault than that the pod is gone.
 func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)
 	}
-	if a.lister.fault != nil || a.known.refusal() != nil { // the listing would contain the pod's annotations at its creation
+	if a.lister.fault != nil || a.known.refusal() != nil { // without a listing, the pod's annotations at its creation are missing
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -71,7 +72,8 @@ func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 }
 
 // askNew returns the agent's answer about a pod whose desired state is unknown. It returns an error
-// without a request while the runtime has not listed the sandboxes, or the agent does not answer.
+// without a request if the runtime did not list the sandboxes, and in the pause after a request that
+// took at least askTimeout.
 func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if a.lister.fault != nil {
 		return nil, fmt.Errorf("the annotations at the pod's creation are not known: %w", a.lister.fault)
@@ -90,8 +92,8 @@ func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) 
 	return &answer, nil
 }
 
-// askInjected updates the UIDs of the node's pods that the API server shows as injected. Without an
-// answer, the previous UIDs stay.
+// askInjected updates the UIDs in injected, if the next request for them is due and other requests are
+// not in a pause. Without an answer, the previous UIDs stay.
 func (a *asker) askInjected(ctx context.Context) {
 	now := time.Now()
 	if a.known.refusal() != nil || a.first.refusal() != nil || now.Before(a.injectedAgain) {
@@ -106,7 +108,8 @@ func (a *asker) askInjected(ctx context.Context) {
 	}
 }
 
-// isMeshed reports whether a pod was in a mesh when its sandbox was created.
+// isMeshed reports whether a pod was in one of the meshes, or requested a fence, when its sandbox was
+// created. It returns false for a pod in the node's network.
 func (a *asker) isMeshed(s cri.Sandbox) bool {
 	return hasNetwork(s) && capture.Meshed(s.Annotations, a.meshes)
 }
@@ -121,7 +124,7 @@ func (a *asker) meshOf(s cri.Sandbox) config.MeshName {
 	return ""
 }
 
-// injectedLater reports whether a pod is in a mesh now, according to the API server, but was in none
+// injectedLater reports whether a pod is injected now, as the agent last answered, but was in no mesh
 // when its sandbox was created, so that the plugin did not capture it.
 func (a *asker) injectedLater(s cri.Sandbox) bool {
 	return hasNetwork(s) && !a.isMeshed(s) && slices.Contains(a.injected, s.UID)
@@ -129,8 +132,8 @@ func (a *asker) injectedLater(s cri.Sandbox) bool {
 
 func (a *asker) pause() time.Duration { return min(askPause, a.round) }
 
-// request sends one request about a pod. answered reports whether the agent answered, even if with a
-// fault.
+// request sends one request about a pod. answered is true if the agent answered, even with a fault, or
+// if ctx was canceled.
 func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, answered bool, err error) {
 	answer, err = a.pods.Ask(ctx, lookup.Request{Pod: refOf(w.sandbox), Digest: w.desired.digest})
 	_, faulty := errors.AsType[*lookup.Fault](err)
@@ -143,7 +146,7 @@ func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, 
 	return answer, answered, err
 }
 
-// breaker stops calls of a program that does not answer, so that they do not delay the examinations of
+// breaker stops calls to a program that does not answer, so that they do not delay the examinations of
 // a whole node. Its zero value permits calls.
 type breaker struct {
 	until time.Time
@@ -163,7 +166,7 @@ func (b *breaker) refusal() error {
 	return nil
 }
 
-// onceLog logs an error that occurs in each round only once.
+// onceLog logs only once an error that recurs in each round.
 type onceLog struct {
 	log  *slog.Logger
 	last map[string]string // maps a message to the error that was logged last

@@ -14,8 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// baseline is the state in which an ADD or a repair left a sandbox's network namespace. A later
-// difference from it is drift.
+// baseline describes the rules that an ADD, a repair or an update wrote into a sandbox's network
+// namespace or, if that is unknown, the rules that the guard found there first. If the namespace later
+// has other rules, the pod has drifted.
 type baseline struct {
 	Stamp   string         `json:"stamp"` // empty if the baseline is unknown
 	Backend config.Backend `json:"backend"`
@@ -24,14 +25,15 @@ type baseline struct {
 	// first examination, and that no record of an ADD confirms them.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Reported means that the agent has a record that the pod is outdated. Without this field, each new
-	// guard would send a record for every pod after an upgrade.
+	// guard would send another record for every outdated pod.
 	Reported bool `json:"reported,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirmBy replaces an unknown or unconfirmed baseline by the record of the sandbox's ADD, if the
-// agent has this record. The agent may write the record only after the first examination.
+// confirmBy takes an unknown baseline from the record of the sandbox's ADD, and replaces or confirms an
+// unconfirmed one, if the agent has written this record. Later examinations try again, because the agent
+// may write the record late.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed {
 		return
@@ -46,8 +48,8 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// addressesOf returns those addresses of the namespace that decide about the rules. It omits IPv6
-// addresses that the pod got after it was captured with refused IPv6.
+// addressesOf returns those addresses of the namespace that decide about the rules. It omits all IPv6
+// addresses of a pod whose rules refuse IPv6, because the pod had no usable one when they were written.
 func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	if capture.StampedIPv6(b.Stamp) != capture.Refused {
 		return all

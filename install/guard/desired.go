@@ -19,20 +19,21 @@ import (
 )
 
 // desired is the desired state of a pod's network namespace. It results from the pod's annotations at
-// its creation, so that a later edit can't loosen the capture of a running pod.
+// its creation, so that a later edit can't loosen the capture of a running pod, except with
+// UpdateAnnotations.
 type desired struct {
 	known         bool   // false before the agent's first answer
 	digest        string // digest of the agent's answer from which the other fields follow
 	exemption     capture.Exemption
-	mesh          config.MeshName // the mesh whose settings decide about the capture; empty for an exempt pod
+	mesh          config.MeshName // the mesh whose settings decide about the rules; empty if there is no intent
 	intent        packed
 	stamp         string // stamp of the rules
 	reference     string // digest of a namespace with exactly these rules; empty until the guard needs it
-	changed       bool   // the annotations were edited after the pod's creation
-	followed      bool   // the desired state follows these edits
+	changed       bool   // the current annotations do not ask for these rules
+	followed      bool   // the desired state follows edits of the annotations after the pod's creation
 	followable    bool   // guard.update=annotations would follow the edits
 	faulty        bool   // guard.update=annotations can't follow the edits
-	held          bool   // the pod keeps its rules while the edits have a fault
+	held          bool   // guard.update=annotations is set and can't follow the edits, so the pod keeps its rules
 	transparent   bool   // captured by TPROXY
 	hasController bool
 }
@@ -46,7 +47,7 @@ type asked struct {
 	capture.Decision // by the annotations at the pod's creation
 	answer           *lookup.Answer
 	edited           capture.Intent    // by the current annotations; zero for a fault or an exemption
-	followed         *capture.Decision // by the edits that a running pod can follow; nil for none
+	followed         *capture.Decision // with the edits that a running pod can follow; nil for none, or for a fault
 	fault            error             // why a running pod can't follow the edits
 }
 
@@ -74,7 +75,7 @@ func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settin
 func (a asked) isEdited(d capture.Decision) bool { return !reflect.DeepEqual(a.edited, d.Intent) }
 
 // at returns the desired state of a pod with these addresses. With UpdateAnnotations, it follows the
-// edits of the annotations, unless an edit is invalid.
+// edits that a running pod can follow, unless they are invalid.
 func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) {
 	decision, faulty, follows := a.Decision, a.fault != nil, update == UpdateAnnotations
 	if a.followed != nil {

@@ -31,7 +31,7 @@ type examiner struct {
 	settings Settings
 	asker    *asker
 	runtime  Runtime
-	breaker  breaker // stops requests whether a pod still runs
+	breaker  breaker // stops the requests whether a pod still runs
 	node     Node
 	meters   map[string][]trace.Meter // by the stamp of the rules
 	limits   repairLimits
@@ -39,9 +39,9 @@ type examiner struct {
 	once     *onceLog
 }
 
-// examine compares one pod with its desired state, and repairs the pod if policy and limits permit
-// that. It returns the finding and the observation of the namespace. The observation is zero if examine
-// did not enter the namespace.
+// examine compares one pod with its desired state, and repairs or updates the pod if policy and limits
+// permit that. It returns the finding and the observation of the namespace. The observation is zero if
+// examine could not or need not observe the namespace. packet is nil if no packet should be traced.
 func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 		return found, kernel.Observation{}
 	}
 	netns, err := e.node.Open(ended, w.sandbox.NetNS)
-	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // an ADD or a DEL runs
+	if errors.Is(err, podnet.ErrBusy) && w.finding.Code != "" { // for example, an ADD or a DEL runs
 		return w.lastFinding(), kernel.Observation{}
 	}
 	if err != nil {
@@ -71,8 +71,8 @@ func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet
 }
 
 // decide requests a pod from the agent, and decides about the pod's desired state. If the namespace
-// need not be examined, it returns a finding. It must not be called with the namespace's lock, because
-// ADD and DEL wait for the lock.
+// need not or can't be examined, it returns a finding. It must not be called with the namespace's lock,
+// because ADD and DEL wait for the lock.
 func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Finding) {
 	if e.settings.Conf.ExcludesNamespace(w.sandbox.Namespace) {
 		w.desired.exemption = capture.Exemption{
@@ -111,8 +111,9 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 	return nil, report.Finding{}
 }
 
-// check observes the namespace and judges the observation. If the last finding is settled and nf_tables
-// has had no commit since, the finding stays. But every tenth round compares everything.
+// check observes the namespace and judges the observation. If the last finding is settled, the desired
+// state is unchanged, and nf_tables has had no commit since, the finding stays. But every tenth
+// examination, and the one that may update the rules, compares everything.
 func (e *examiner) check(
 	ctx context.Context, netns Namespace, w *watched, fresh *asked, packet *trace.Packet,
 ) (report.Finding, kernel.Observation) {
@@ -149,8 +150,9 @@ func (e *examiner) check(
 	return found, o
 }
 
-// differences compares the existing rules with the desired ones by their digests, and returns a line
-// for each difference. For rules of another version or configuration, it returns none.
+// differences returns a line for each difference between the namespace and its desired state. It
+// compares the single rules only if the digests differ. It returns none if there are no readable rules,
+// or if the digests differ and the stamp is that of another version or configuration.
 func (e *examiner) differences(ctx context.Context, netns Namespace, d *desired, o kernel.Observation) (_ []string, err error) {
 	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil

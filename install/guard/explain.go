@@ -22,9 +22,10 @@ import (
 // ErrNotHere means that this node does not run the pod.
 var ErrNotHere = errors.New("this node does not run the pod")
 
-// Explain returns everything that is known about one pod: its annotations at creation and now, its
-// state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it changes nothing. If
-// the pod's sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
+// Explain returns what is known about one pod: the annotations that decide about its capture, at its
+// creation and now, its state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it
+// changes nothing. For a pod outside the mesh, it returns only the pod's ids and NotMeshed. If the pod's
+// sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {
@@ -78,8 +79,8 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 }
 
 // ExplainWithoutSandbox returns an explanation that contains only the last ADD of a pod. It is for pods
-// whose sandbox is unknown, because the ADD fails or still runs, or because the pod has ended. Errors:
-// ErrNotHere.
+// whose sandbox is unknown, for example because the ADD fails or still runs, or the pod has ended.
+// Errors: ErrNotHere if there is no record of an ADD.
 func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
 	records, err := telemetry.ReadAll(historyDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +93,7 @@ func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanati
 			}, nil
 		}
 	}
-	return report.Explanation{}, fmt.Errorf("%w, and has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
+	return report.Explanation{}, fmt.Errorf("%w, or has no record of its ADD: %s/%s", ErrNotHere, namespace, name)
 }
 
 // Pods returns the names of the running pods of the mesh, as namespace/name.
@@ -106,7 +107,8 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now.
+// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now, or
+// the reason for which the current ones are unknown.
 func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created
@@ -127,8 +129,8 @@ func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *
 	}
 }
 
-// valueOf returns the value of an annotation, or nil if the pod does not have it. It hides a value
-// without a documented form, and cuts a long one.
+// valueOf returns the value of an annotation, or nil if the pod does not have it. It hides a value of
+// the form "any", and cuts a long one.
 func valueOf(annotation capture.Annotation, all map[string]string) *report.Value {
 	value, exists := all[annotation.Key]
 	switch {
@@ -142,8 +144,8 @@ func valueOf(annotation capture.Annotation, all map[string]string) *report.Value
 	return &report.Value{Text: value}
 }
 
-// explainKernel describes the rules that an examination observed. If the examination did not enter the
-// namespace, explainKernel enters it.
+// explainKernel describes the rules that an examination observed. If the examination did not observe
+// the namespace, explainKernel does.
 func explainKernel(ctx context.Context, w *watched, o kernel.Observation) (*report.Kernel, error) {
 	if o.Generation == 0 {
 		netns, err := podnet.Open(ctx, w.sandbox.NetNS)
@@ -168,7 +170,7 @@ func explainAdd(historyDir string, sandbox cri.Sandbox, p *report.Explanation) {
 	add, err := telemetry.LastRecord(historyDir, sandbox.UID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		p.AddUnknown = "no agent received a record of it"
+		p.AddUnknown = "the agent has no record of it"
 	case err != nil:
 		p.AddUnknown = err.Error()
 	default:

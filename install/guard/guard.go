@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package guard reconciles the running pods of the mesh on a node. It compares their rules with the
-// desired rules, and repairs, reports or evicts pods that started before the plugin was installed, or
-// whose rules were changed after ADD.
+// desired rules, and repairs or reports pods that are uncaptured or whose rules were changed, or asks
+// the agent to evict them. It can also update rules of another version or configuration.
 package guard
 
 import (
@@ -24,12 +24,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Policy says how the guard treats a pod that lacks the desired rules.
+// Policy says how the guard treats uncaptured and drifted pods.
 type Policy string
 
 const (
-	InPlace    Policy = "inPlace" // applies the rules, and keeps open connections, except those of a fenced pod
-	ReportOnly Policy = "report"  // only reports the pod; Update is a separate setting
+	InPlace    Policy = "inPlace" // writes the rules, and tries to keep open connections, except those of a fenced pod
+	ReportOnly Policy = "report"  // only reports the pod; Settings.Update decides about outdated pods
 	Evict      Policy = "evict"   // asks the agent to evict the pod, if a controller would replace it
 )
 
@@ -41,18 +41,18 @@ type Settings struct {
 	Conf        config.NetConf // the plugin's configuration
 	Policy      Policy
 	Update      Update
-	Round       time.Duration // between two examinations of a pod
+	Round       time.Duration // between two examinations of a pod; see pauseAfter
 	Socket      string        // the agent's socket for records
 	HistoryDir  string        // directory in which the agent writes records of the last ADDs
 	BaselineDir string        // directory of the baselines, which survive the guard's restart
 }
 
 const (
-	pollInterval           = time.Second           // between two listings of the sandboxes
-	pollIntervalWithEvents = 5 * time.Second       // the same, if the runtime sends events
-	roundBudget            = time.Second           // time for examinations, before the sandboxes are listed again
+	pollInterval           = time.Second           // longest pause after a round that is complete
+	pollIntervalWithEvents = 5 * time.Second       // the same while the runtime sends events, unless Settings.Round is shorter
+	roundBudget            = time.Second           // time for examinations, before the next round lists the sandboxes again
 	settleDelay            = 50 * time.Millisecond // after an event, because sandboxes often start together
-	retryInterval          = 5 * time.Second       // after an examination that left the pod unrepaired or unknown
+	retryInterval          = 5 * time.Second       // longest pause after an examination that left the pod unrepaired or unknown
 )
 
 // Guard examines the pods of one node. Only one goroutine may use it, except that any may call Stuck.
@@ -70,7 +70,7 @@ type Guard struct {
 	updates  *rate.Limiter
 	watched  map[string]*watched // by the sandbox's id
 	synced   bool                // the sandboxes were listed once
-	pruned   bool                // the store has no baselines of sandboxes that have ended
+	pruned   bool                // the store was pruned since a pod was last removed from watched
 	unsaved  bool                // the log says that the store lacks baselines
 	progress progress
 	summary  summary
@@ -126,9 +126,9 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// Round examines every pod that is new or due, until the round's time budget is used up, and reports
-// whether it has examined all of them. If not, the next round begins with the pods that have waited
-// longest. If the runtime can't list the sandboxes, Round examines the known pods.
+// Round examines every pod that is new or due, until ctx ends or the round's time budget is used up.
+// complete is false if the budget was too short. The next round then begins with new pods and those
+// that have waited longest. If the runtime can't list the sandboxes, Round examines the known pods.
 func (g *Guard) Round(ctx context.Context) (complete bool) {
 	running := byID(g.lister.next(ctx))
 	if g.lister.fault == nil {
@@ -160,7 +160,8 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 	return complete
 }
 
-// revisit examines a pod, stores its baseline if that has changed, and reports a new finding.
+// revisit examines a pod, stores its baseline if that has changed or is not stored yet, and reports the
+// result.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
 	w.repaired, w.failed = "", false
@@ -174,8 +175,8 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 	g.report(w, before)
 }
 
-// pauseAfter returns the time until the next examination of a pod. It is shorter than a round if the
-// pod's state is unknown or the pod lacks the desired rules.
+// pauseAfter returns the time until the next examination of a pod: at most retryInterval if the pod's
+// state is unknown or isMissing returns true, and otherwise Settings.Round.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
 	if w.finding.Code == report.Unknown || w.isMissing() {
 		return min(retryInterval, g.settings.Round)
@@ -184,7 +185,7 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 }
 
 // noteReported stores in the baselines which outdated pods were reported to the agent. It does so in
-// the same round, because the guard may be replaced before the next one.
+// the round of the report, because the guard may be replaced before the next round.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
 		sent := len(g.outbox.queue) == 0 && !g.awaitsUpdate(w)
@@ -196,7 +197,7 @@ func (g *Guard) noteReported() {
 }
 
 // isReported reports whether the agent has a record that the pod is outdated. found is the pod's state,
-// reported the earlier result, and sent whether the agent has received all records since.
+// reported the earlier result, and sent whether a record was sent since.
 func isReported(found report.Code, reported, sent bool) bool {
 	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }
@@ -216,8 +217,10 @@ func (g *Guard) save(w *watched) {
 	}
 }
 
-// report logs a finding that is new, or whose repair or update has a new result, and queues a record
-// for the agent. It requests an eviction after every examination for which the policy demands one.
+// report logs a pod's new state, a repair, an update, and a new error of an update. It also queues a
+// record, except while the agent knows that the pod is outdated, or the guard will first try an update.
+// With the policy Evict, it requests the pod's eviction after every examination, if a controller would
+// replace the pod and isMissing returns true.
 func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)
@@ -239,6 +242,6 @@ func (g *Guard) report(w *watched, before report.Finding) {
 	case w.finding.Code == report.Exempt:
 		log.Info("the pod is in the mesh and exempt from capture", "cause", w.desired.exemption.Cause, "reason", w.finding.Reason)
 	default:
-		log.Warn("the pod is not in the desired state", "reason", w.finding.Reason)
+		log.Warn("the pod's state needs attention", "reason", w.finding.Reason)
 	}
 }

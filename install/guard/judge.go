@@ -35,7 +35,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	case !isSettled(found.Code):
 	case o.ObstructionFault != nil:
 		found = unknown(o.ObstructionFault)
-	case o.Obstruction != "": // reported but never repaired, because the table belongs to the pod
+	case o.Obstruction != "": // reported but never repaired, because these rules belong to the pod
 		reason := o.Obstruction
 		if found.Reason != "" {
 			reason += "; also, " + found.Reason
@@ -45,8 +45,9 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules judges only our own rules, and ignores other tables. It trusts neither the name of a chain
-// nor a stamp, because a process of the pod can write both.
+// judgeRules judges our own rules or, if the guard never knew of any, another plugin's. Once the baseline
+// has a digest, it trusts neither the name of a chain nor a stamp, because a process of the pod can
+// write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
@@ -77,7 +78,7 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	case other && o.Digest != d.reference:
 		return finding(report.Outdated, "its rules are those of another version or configuration: "+o.Stamp), now
 	case d.changed:
-		return finding(report.Changed, "its annotations were edited after its creation; a restart applies them"), now
+		return finding(report.Changed, "its annotations were edited after its creation: to apply them, edit its template and restart it"), now
 	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
 		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
 		return finding(report.Changed, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; "+

@@ -39,7 +39,7 @@ type listing struct {
 var errNotYet = errors.New("it has not answered the request for a listing")
 
 // next returns the running sandboxes, and clears fault. If the runtime returns an error, or does not
-// answer within listingWait, next sets fault instead, and returns no sandboxes.
+// answer within listingWait, or ctx ends, next sets fault instead, and returns no sandboxes.
 func (l *lister) next(ctx context.Context) []cri.Sandbox {
 	if l.pending == nil {
 		l.pending = l.begin(ctx)
@@ -79,12 +79,12 @@ func (l *lister) begin(ctx context.Context) *listing {
 	return started
 }
 
-// failed sets the fault, and logs it if it is the first one after a successful listing.
+// failed sets the fault, and logs it if it is the first one since the start or a successful listing.
 func (l *lister) failed(err error) {
 	l.fault = fmt.Errorf("the container runtime does not answer: %w", err)
 	if l.since.IsZero() {
 		l.since = time.Now()
-		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired or evicted, "+
+		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired, updated or evicted, "+
 			"and pods that start or end are not noticed", "error", err)
 	}
 }
@@ -106,7 +106,7 @@ func (l *lister) wait() {
 
 // eventStream notifies the guard about sandboxes that start.
 type eventStream struct {
-	started chan struct{} // has an element if sandboxes have started since the last read
+	started chan struct{} // has an element if sandboxes may have started since the last read
 	open    atomic.Bool   // the runtime sends events
 }
 
@@ -115,7 +115,7 @@ func newEventStream() *eventStream { return &eventStream{started: make(chan stru
 // reopenPause is the pause between the end of an event stream and the next attempt.
 const reopenPause = 10 * time.Second
 
-// listen receives events until ctx ends. It returns earlier if the runtime never sends events.
+// listen receives events until ctx ends. It returns earlier after cri.ErrNoEvents.
 func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	for ctx.Err() == nil {
 		err := runtime.Listen(ctx, func() {
@@ -130,7 +130,7 @@ func (s *eventStream) listen(ctx context.Context, runtime Runtime) {
 	}
 }
 
-// notify records that sandboxes have started. It does not block, because one pending notification is
+// notify records that sandboxes may have started. It does not block, because one pending notification is
 // enough for all events.
 func (s *eventStream) notify() {
 	select {

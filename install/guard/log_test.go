@@ -25,7 +25,7 @@ func TestFindingsAreLogged(t *testing.T) {
 		{finding(report.Captured, "a rule more"), `level=WARN msg="repaired the pod's capture rules" pod=shop/web state=captured found=drifted reason="a rule more"`},
 		{finding(report.Captured, "as desired"), `level=DEBUG msg="the pod is captured" pod=shop/web state=captured reason="as desired"`},
 		{finding(report.Exempt, "NONE"), `level=INFO msg="the pod is in the mesh and exempt from capture" pod=shop/web state=exempt cause=no_proxy reason=NONE`},
-		{finding(report.Foreign, "nat"), `level=WARN msg="the pod is not in the desired state" pod=shop/web state=foreign reason=nat`},
+		{finding(report.Foreign, "nat"), `level=WARN msg="the pod's state needs attention" pod=shop/web state=foreign reason=nat`},
 		{finding(report.Unknown, "before"), ""},
 	} {
 		var log strings.Builder

@@ -26,7 +26,8 @@ type Namespace interface {
 	LockFault() error
 	Observe(context.Context, kernel.Question) (kernel.Observation, error)
 
-	// Differences compares an observation with the Ruleset. With equal, the rules are known to be equal.
+	// Differences compares an observation with the Ruleset. With equal, the rules are known to be equal,
+	// so it compares only lo and the routes.
 	Differences(ctx context.Context, o kernel.Observation, rs capture.Ruleset, equal bool) ([]string, error)
 
 	Replace(context.Context, capture.Ruleset) (lost, err error)

@@ -18,11 +18,11 @@ type outbox struct {
 	queue   []record.Record
 }
 
-// outboxSize limits the queue, and exceeds the number of pods on a node. If the queue is full, the
+// outboxSize limits the queue, and exceeds the number of pods on most nodes. If the queue is full, the
 // oldest record is dropped.
 const outboxSize = 512
 
-// add queues the record of a pod's finding or repair, unless it needs no Event.
+// add queues the record of a pod's finding, repair or update, unless it needs no Event.
 func (o *outbox) add(w *watched) {
 	verdict, state := telemetry.Found, w.finding.Code
 	if w.repaired != "" {
@@ -69,7 +69,7 @@ var foundTexts = map[report.Code]string{
 	report.Uncaptured:    "the pod is not captured: ",
 	report.Drifted:       "the pod's capture rules were changed and are not restored: ",
 	report.Outdated:      "the pod is captured by rules of another version or configuration; a restart renews them, or guard.update=rules: ",
-	report.Obstructed:    "another table in the pod's network namespace could keep packets from the capture rules: ",
+	report.Obstructed:    "other rules in the pod's network namespace could keep packets from the capture rules: ",
 	report.Foreign:       "the pod is captured by another plugin's rules: ",
 	report.InjectedLater: "the pod is not captured, though it seems to be in the mesh: ",
 }

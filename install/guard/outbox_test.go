@@ -138,7 +138,7 @@ func TestOutbox(t *testing.T) {
 		{finding(report.Outdated, "of v0"), telemetry.Found, telemetry.Outdated, "a restart"},
 		{finding(report.Changed, "edited"), telemetry.Found, telemetry.Changed, "edited"},
 		{finding(report.InjectedLater, "edited"), telemetry.Found, telemetry.InjectedLater, "not captured, though"},
-		{finding(report.Obstructed, "notrack in front"), telemetry.Found, telemetry.Obstructed, "another table"},
+		{finding(report.Obstructed, "notrack in front"), telemetry.Found, telemetry.Obstructed, "other rules"},
 		{finding(report.Foreign, "of istio-cni"), telemetry.Found, telemetry.Foreign, "another plugin's"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of repairs. After repairsWithoutPause repairs in a row, the guard repairs a pod only after
-// pauses, each of which is twice as long as the previous one, up to longestPause.
+// Limits of attempts to repair pods. After repairsWithoutPause attempts in a row, the guard repairs a
+// pod only after pauses, each of which is twice as long as the previous one, up to longestPause.
 const (
-	repairInterval = time.Second // on the whole node
+	repairInterval = time.Second // on the whole node; see repairLimits
 	repairBurst    = 30
 
 	repairsWithoutPause = 5
 	firstPause          = 2 * time.Second
 	longestPause        = time.Minute
-	resetAfter          = 10 * time.Minute // without a repair
+	resetAfter          = 10 * time.Minute // without an attempt
 )
 
 // repairLimits limits the repairs on a node. Repeated repairs have a limit of their own, so that they
@@ -34,7 +34,7 @@ func newRepairLimits() repairLimits {
 // against the node's limit and returns "".
 func (l repairLimits) refusal(s *streak, now time.Time) string {
 	if wait := s.backOff(now, repairsWithoutPause); wait > 0 {
-		return fmt.Sprintf("it was repaired %d times in a row; the next repair is possible in %s", s.count, wait.Round(time.Second))
+		return fmt.Sprintf("%d attempts in a row to repair it; the next one is possible in %s", s.count, wait.Round(time.Second))
 	}
 	limit := l.first
 	if s.isOn(now) {
@@ -46,13 +46,13 @@ func (l repairLimits) refusal(s *streak, now time.Time) string {
 	return ""
 }
 
-// streak counts a pod's repairs, or its updates, that follow each other within resetAfter.
+// streak counts attempts to repair a pod, or to update it, that follow each other within resetAfter.
 type streak struct {
 	count int
 	last  time.Time
 }
 
-// add counts a repair, and reports whether it continues the streak. If not, a new streak begins.
+// add counts an attempt, and reports whether it continues the streak. If not, a new streak begins.
 func (s *streak) add(now time.Time) (repeated bool) {
 	repeated = s.isOn(now)
 	if !repeated {
@@ -63,11 +63,11 @@ func (s *streak) add(now time.Time) (repeated bool) {
 	return repeated
 }
 
-// isOn reports whether a repair at this time would continue the streak.
+// isOn reports whether an attempt at this time would continue the streak.
 func (s streak) isOn(now time.Time) bool { return s.count > 0 && now.Sub(s.last) < resetAfter }
 
-// backOff returns the remaining pause before the next repair. free is the number of repairs of a streak
-// that need no pause.
+// backOff returns the remaining pause before the next attempt. free is the number of attempts of a
+// streak that need no pause.
 func (s streak) backOff(now time.Time, free int) time.Duration {
 	if !s.isOn(now) || s.count < free {
 		return 0

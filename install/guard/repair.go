@@ -50,17 +50,17 @@ func (e *examiner) repair(ctx context.Context, netns Namespace, w *watched, foun
 	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
-// restore repairs a pod that lacks the desired rules, if the pod still runs and the policy permits
-// repairs. It returns the finding after that.
+// restore repairs an uncaptured or drifted pod, if the pod still runs and the policy permits repairs. It
+// returns the finding after that.
 func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
-	case fault == nil && !runs: // a DEL has removed the rules
+	case fault == nil && !runs: // a DEL may have removed the rules
 		return w.lastFinding()
 	case e.settings.Policy == ReportOnly:
 		return found
 	case fault != nil:
-		found.Reason += "; not repaired, because it may have ended: " + fault.Error()
+		found.Reason += "; neither repaired nor evicted, because it may have ended: " + fault.Error()
 		return found
 	case e.settings.Policy == InPlace:
 		return e.repair(ctx, netns, w, found)
@@ -93,19 +93,19 @@ const (
 	// meanwhile.
 	runsTimeout = 2 * time.Second
 
-	// runsPause is the time after an unanswered request in which the guard sends no further one, and
-	// repairs no pod. Without this pause, a hanging runtime would delay the examinations of a whole
-	// node.
+	// runsPause limits the time after an unanswered request in which the guard sends no further one, and
+	// neither repairs, updates nor evicts pods. Without this pause, a hanging runtime would delay the
+	// examinations of a whole node.
 	runsPause = 5 * time.Second
 )
 
 // runtimeFault returns an error if the container runtime can't say whether a pod still runs. During
-// such a fault, the guard neither repairs nor evicts pods.
+// such a fault, the guard neither repairs, updates nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have
 // exited, but reports the sandbox as ready until DEL returns. So a pod with a known baseline counts as
-// ended once its containers have exited. A pod without a baseline was never seen captured, and counts
+// ended once all its containers have exited. A pod without a baseline was never seen captured, and counts
 // as running until its sandbox ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := e.runtimeFault(); fault != nil {

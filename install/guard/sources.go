@@ -21,16 +21,16 @@ type Runtime interface {
 	// HaveExited reports whether a sandbox has containers, and all of them have exited.
 	HaveExited(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
-	// Listen calls connected once the runtime sends events, and then began for each sandbox that
-	// starts, until the stream or ctx ends. Errors: cri.ErrNoEvents.
+	// Listen calls connected once the runtime has accepted the request for events, and then began for
+	// each sandbox that starts, until the stream or ctx ends. Errors: cri.ErrNoEvents.
 	Listen(ctx context.Context, connected, began func()) error
 }
 
 // Pods is the agent, which watches the pods of its node.
 type Pods interface {
-	// Ask returns a pod. If the pod has not changed since the answer with the request's digest, the
-	// answer is only Unchanged. Errors: *lookup.Fault. Any other error means that the agent did not
-	// answer.
+	// Ask returns a pod or, for a request with Injected, the UIDs of injected pods. If the pod has not
+	// changed since the answer with the request's digest, the answer is only Unchanged. Errors:
+	// *lookup.Fault. Any other error means that no usable answer arrived.
 	Ask(ctx context.Context, request lookup.Request) (lookup.Answer, error)
 }
 

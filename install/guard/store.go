@@ -18,7 +18,7 @@ import (
 )
 
 // store keeps the baseline of each sandbox in a file of its own, so that the next guard notices changes
-// of rules while no guard ran.
+// of rules that were made while no guard ran.
 type store struct{ dir string }
 
 // maxBaseline limits the bytes of a baseline's file. A stamp and a digest take less.

@@ -14,7 +14,8 @@ import (
 
 // Trace returns the rule that decides about a packet of one pod, the packet's path through the rules,
 // and the reasons for which the result may be wrong. If the packet has no interface, Trace derives it
-// from the pod's routes. With the policy ReportOnly, Trace changes nothing. Errors: ErrNotHere.
+// from the pod's routes or, for an inbound packet, addresses. With the policy ReportOnly, Trace changes
+// nothing. Errors: ErrNotHere.
 func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (report.Trace, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
@@ -38,7 +39,9 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 		return t, observed.Traced.Fault
 	}
 	t.Doubts = doubtsAbout(found, observed.Traced)
-	t.Assumptions = []string{"no program of tc, XDP or a control group changes or drops the packet, and no rule behind these drops it"}
+	t.Assumptions = []string{
+		"no program of tc, XDP or a control group changes or drops the packet, and no rule behind the capture rules drops it",
+	}
 	path := trace.Of(w.desired.rules(), observed.Traced.Packet)
 	path.NFTables = observed.Backend == config.NFTables
 	if !path.NFTables {

@@ -54,8 +54,8 @@ const (
 func newUpdateLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(updateInterval), updateBurst) }
 
 // isUpdatable reports whether the guard may update a pod with this finding. It returns false if the pod
-// is not outdated or has rules of a newer version, if an edited annotation is invalid, and for rules of
-// iptables-legacy that the guard can't read, because it has no programs of iptables.
+// is not outdated or has rules of a newer version, if UpdateAnnotations can't follow an edit, and for
+// rules of iptables-legacy that the guard can't read, because it has no programs of iptables.
 func (w *watched) isUpdatable(found report.Finding) bool {
 	unread := w.baseline.Backend == config.IPTablesLegacy && w.baseline.Digest == ""
 	return found.Code == report.Outdated && versionOf(w.baseline.Stamp) <= versionOf(w.desired.stamp) &&
@@ -74,8 +74,8 @@ func (g *Guard) awaitsUpdate(w *watched) bool {
 	return g.settings.Update.isOn() && w.isUpdatable(w.finding) && w.updates.count == 0
 }
 
-// giveTurns chooses the pods that this round updates, within the node's limit. Pods without a failed
-// update come first, and among these the pods with the oldest rules.
+// giveTurns chooses the pods that this round updates, within the node's limit. Pods with the fewest
+// attempts come first, and among these the pods with the oldest rules.
 func (g *Guard) giveTurns(now time.Time) {
 	if !g.settings.Update.isOn() {
 		return
@@ -88,7 +88,7 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 	slices.SortFunc(waiting, func(a, b *watched) int {
 		return cmp.Or(
-			cmp.Compare(a.updates.count, b.updates.count), // those that failed wait behind the others
+			cmp.Compare(a.updates.count, b.updates.count), // those whose update failed wait behind the others
 			cmp.Compare(versionOf(a.baseline.Stamp), versionOf(b.baseline.Stamp)),
 			a.listed.Compare(b.listed), cmp.Compare(a.sandbox.ID, b.sandbox.ID),
 		)
@@ -101,9 +101,9 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 }
 
-// update replaces a pod's rules by the desired ones, and returns the finding after that. After an
-// error, the pod has its old rules. If rules of iptables-legacy could not be removed, it has the old
-// and the new ones, and the next examination finds drift.
+// update replaces a pod's rules by the desired ones, unless the pod has ended, and returns the finding
+// after that. After an error, the pod has its old rules or, if rules of iptables-legacy could not be
+// removed, the old and the new ones, so the next examination finds drift.
 func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {

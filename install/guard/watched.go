@@ -15,10 +15,10 @@ import (
 // watched is what the guard knows about one running pod of the mesh, such as its last finding.
 type watched struct {
 	sandbox  cri.Sandbox     // has labels and annotations only during an examination
-	mesh     config.MeshName // empty for a pod that was injected later
+	mesh     config.MeshName // empty if no mesh had marked the pod at its creation
 	desired  desired
 	finding  report.Finding
-	repaired report.Code // state before the last examination repaired the pod; empty if it did not
+	repaired report.Code // state before the last examination repaired or updated the pod; empty if it did not
 	listed   time.Time   // when the pod was first listed
 	next     time.Time   // when the next examination is due; zero before the first one
 	baseline baseline
@@ -35,7 +35,7 @@ type watched struct {
 	older    bool // the pod was there before the guard
 
 	seen            uint32 // generation at the last full comparison
-	roundsUnchanged int    // since the last full comparison
+	roundsUnchanged int    // from 1 after a full comparison
 }
 
 // lastFinding returns the last finding or, before the first one, that the pod has ended.
@@ -43,12 +43,13 @@ func (w *watched) lastFinding() report.Finding {
 	return cmp.Or(w.finding, finding(report.Unknown, "the pod has ended"))
 }
 
-// fullCheckEvery is the number of rounds after which the guard compares everything, even if the
+// fullCheckEvery is the number of examinations after which the guard compares everything, even if the
 // generation of nf_tables is unchanged. Routes, addresses and the tables of iptables-legacy can change
 // without a new generation.
 const fullCheckEvery = 10
 
-// due returns the pods that should be examined now. Those that have waited longest come first.
+// due returns the pods that should be examined now. New pods come first, then those that have waited
+// longest, and then those that are only due for an update.
 func (g *Guard) due(now time.Time) (due []*watched) {
 	g.giveTurns(now)
 	for _, w := range g.watched {
@@ -62,7 +63,8 @@ func (g *Guard) due(now time.Time) (due []*watched) {
 	return due
 }
 
-// sync adds new pods of the mesh to the watched pods, and removes those that have ended from them.
+// sync adds the running pods that are in the mesh, or were injected later, to the watched pods, and
+// removes all others from them.
 func (g *Guard) sync(running map[string]cri.Sandbox) {
 	older := !g.synced
 	g.synced = true
