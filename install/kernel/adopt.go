@@ -28,15 +28,15 @@ const (
 	// maxEntries limits the number of conntrack entries among which deleteStale searches.
 	maxEntries = 1 << 16
 
-	// adoptTimeout limits the work on conntrack before the rules are applied, so that most of the
-	// caller's time is left for the rules.
+	// adoptTimeout limits the work on conntrack before the rules are applied, and the lists that
+	// deleteStale reads, so that most of the caller's time is left for the rules.
 	adoptTimeout = time.Second
 )
 
 // Replace removes all our rules, of any backend, and applies the Ruleset by nftables. It keeps other
-// programs' rules, and open connections survive. If some connections do not survive, lost is the
-// reason, and err is nil. If the Ruleset has a fence, Replace resets all open connections, because the
-// fence has not judged their beginnings.
+// programs' rules, and open connections survive. If some connections may not survive, lost is the
+// reason, which err does not contain. If the Ruleset has a fence, Replace resets all open connections,
+// because the fence has not judged their beginnings.
 func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	if rs.HasFence() {
@@ -82,13 +82,13 @@ func adopt(ctx context.Context) error {
 	return err
 }
 
-// deleteStale deletes the conntrack entries of connections without a socket in the namespace. While a
-// pod has no rules, a crafted segment can create such an entry, and nat would then ignore a later
+// deleteStale deletes the conntrack entries of TCP connections without a socket in the namespace. While
+// a pod has no rules, a crafted segment can create such an entry, and nat would then ignore a later
 // connection with the same addresses and ports. deleteStale keeps entries with a translation, which
-// lead to the proxy, and entries of forwarded connections, whose sockets are in another namespace. If
-// it can't list all entries, it resets all connections of the pod. If it can't list all sockets, it
-// also deletes the entries of sockets that it did not see. With resets false, it deletes nothing in
-// these two cases, and returns an error.
+// nat captured, entries in TIME_WAIT, and entries of forwarded connections, whose sockets are in another
+// namespace. If it can't list all entries, it resets all connections of the pod. If it can't list all
+// sockets, it also deletes the entries of sockets that it did not see. With resets false, it deletes
+// nothing in these two cases, and returns an error.
 func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
@@ -114,9 +114,9 @@ func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
 	return errors.Join(err, DeleteEntries(ctx, Orphans(entries, sockets)))
 }
 
-// DeleteStale deletes the namespace's conntrack entries that have neither a socket nor a translation.
-// If it can't list all entries and sockets, it deletes nothing and returns an error. The rules then
-// refuse new connections with the entries' addresses and ports until the entries expire.
+// DeleteStale deletes conntrack entries without a socket, as deleteStale does. If it can't list all
+// entries and sockets, it deletes nothing and returns an error. The rules can then refuse new
+// connections with the entries' addresses and ports until the entries expire.
 func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 	own, err := n.Addresses()
 	if err != nil {
@@ -128,7 +128,7 @@ func DeleteStale(ctx context.Context, n *podnet.Namespace) error {
 // replaceRules applies the Ruleset, and removes our other rules, of any backend. It replaces rules in
 // nf_tables by one transaction, during which redirected connections stay translated. It removes rules
 // of iptables-legacy after that, so every packet meets the old rules, the new rules, or both. If it
-// can't prepare the removal of these, it changes nothing.
+// can't prepare that removal, it changes nothing.
 func replaceRules(ctx context.Context, rs capture.Ruleset) error {
 	removeLegacy, err := iptables.PrepareLegacyRemoval(ctx)
 	if err != nil {
@@ -153,8 +153,8 @@ func replaceInNFTables(ctx context.Context, rs capture.Ruleset) error {
 }
 
 // enableConntrack makes conntrack track all connections of the calling thread's namespace, until
-// replaceRules, Remove or disableConntrack is called. It adds a rule that reads the state of
-// connections, because otherwise the kernel does not track them.
+// replaceRules, netfilter.Remove or disableConntrack is called. It adds a rule that reads the state of
+// connections, because the kernel tracks them only if a rule needs that.
 func enableConntrack(ctx context.Context) error {
 	const chain = "unreachable"
 	b, table := nfnetlink.NewBatch(), nfnetlink.InetTable(netfilter.TrackingTable)

@@ -20,8 +20,8 @@ import (
 const batch = 64
 
 // CreateEntries creates conntrack entries for the connections that have none. Existing entries stay,
-// but that of an open connection gets the timeout of an open connection, because conntrack can have
-// created the entry from a single segment.
+// but that of an open connection gets the timeout and status of an open connection, because conntrack
+// can have created the entry from a single segment.
 func CreateEntries(ctx context.Context, connections []Connection) error {
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	var known []Connection

@@ -20,7 +20,7 @@ import (
 // goroutine may use it. The zero value is ready to use.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 
-// MaxReferences limits the cache to about 200 KiB. A node has far fewer Rulesets.
+// MaxReferences limits the cached digests, which take about 200 KiB. A node has far fewer Rulesets.
 const MaxReferences = 1024
 
 // Digest returns the digest of the dump of a namespace that contains the Ruleset in nftables.

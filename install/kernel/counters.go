@@ -15,11 +15,11 @@ import (
 )
 
 // Counters contains the number of packets that matched each of our rules, by the chain's name in
-// nftables. Of iptables-nft, it contains only the rules that refuse packets, and of iptables-legacy
-// none.
+// nftables. The number of a rule without a counter is 0. Of iptables-nft, it contains only the rules in
+// the chains of refusing, and of iptables-legacy none.
 type Counters map[string][]uint64
 
-// Of returns the number of packets that matched the rule which m names, or 0 if there is no such rule.
+// Of returns the number of packets that matched the rule of a Meter, or 0 if there is no such rule.
 func (c Counters) Of(m trace.Meter) uint64 {
 	if m.Rule >= len(c[m.Chain]) {
 		return 0

@@ -63,8 +63,7 @@ type entryState struct {
 }
 
 // entryStates contains an entry's fields by the connection's stage. The statuses make nat ignore the
-// connection. With SEEN_REPLY, nat ignores all packets of the entry. Without it, nat ignores the
-// packets of a confirmed entry.
+// connection: with SEEN_REPLY, all packets of the entry, and without it, those of a confirmed entry.
 var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},

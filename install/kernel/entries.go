@@ -87,7 +87,7 @@ func parseTuple(data []byte) (source, destination netip.AddrPort, ok bool) {
 		}
 		return nil
 	})
-	if err != nil || !tcp { // most of a node's entries can belong to another protocol
+	if err != nil || !tcp { // most of a namespace's entries can belong to another protocol
 		return source, destination, false
 	}
 	addresses, _ := nfnetlink.Nested(data, tupleAddresses)

@@ -16,9 +16,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// hooksInFront describes other programs' chains that a packet meets before the last of our chains, in
-// the calling thread's namespace. It does not evaluate these chains' rules. It omits empty chains that
-// accept all packets. Errors: TooLarge, ErrChanging.
+// hooksInFront describes other programs' chains and legacy tables that a packet meets before the last of
+// our chains, and chains that route the packet again, in the calling thread's namespace. It does not
+// evaluate their rules, and omits empty chains that accept all packets. Errors: TooLarge, ErrChanging.
 func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	return append(found, legacy...), err
 }
 
-// isMetBy reports whether a packet meets the chain before the last of our chains. A packet on lo also
-// meets the hooks for arriving packets.
+// isMetBy reports whether a packet meets the chain, and isInFront is true for the chain's hook. A packet
+// on lo also meets the hooks for arriving packets.
 func (c baseChain) isMetBy(p trace.Packet, last int32) bool {
 	isIPv4 := p.To.Addr().Is4()
 	if !c.hook.isInFront(c.Family, last) || c.Family == unix.NFPROTO_IPV4 && !isIPv4 || c.Family == unix.NFPROTO_IPV6 && isIPv4 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kernel examines a pod's network namespace for the guard: whether it still contains our rules,
-// what has changed, and what else could decide about the pod's packets. It also restores the rules
-// without breaking open connections, except those of fenced pods. For connections that began before the
-// rules, it creates entries in conntrack, because nat decides only about connections that conntrack does
-// not know.
+// what has changed, and what else could decide about the pod's packets. It also updates rules, and
+// restores them without breaking the open connections that it can list, except those of fenced pods. For
+// TCP connections that began before the rules, it creates entries in conntrack, because nat decides only
+// about connections that conntrack does not know.
 package kernel
 
 import (

@@ -10,12 +10,12 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// legacyNAT is the priority of nat in both variants of iptables.
+// legacyNAT is the priority of nat before routing and at output, in both variants of iptables.
 const legacyNAT = -100
 
-// lastOfOurs returns the priority of the last of our chains that captures packets: of our chain for
-// outgoing packets in nat or, if there is none, of nat in iptables. The priority differs between
-// versions of the rules.
+// lastOfOurs returns the priority of the last of our chains that captures packets. That is our chain for
+// outgoing packets in nat or, if there is none, nat in iptables. The priority differs between versions
+// of the rules.
 func lastOfOurs(chains []baseChain) int32 {
 	for _, chain := range chains {
 		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {
@@ -25,8 +25,8 @@ func lastOfOurs(chains []baseChain) int32 {
 	return legacyNAT
 }
 
-// legacyTablesInFront returns the tables of iptables-legacy whose built-in chains get packets before
-// the priority last.
+// legacyTablesInFront returns the tables of iptables-legacy whose built-in chains get packets at the
+// priority last or before it.
 func legacyTablesInFront(last int32) []capture.Table {
 	tables := []capture.Table{capture.Raw, capture.Mangle}
 	if last >= legacyNAT {
@@ -35,8 +35,8 @@ func legacyTablesInFront(last int32) []capture.Table {
 	return tables
 }
 
-// legacyObstruction describes the first rule of iptables-legacy that could keep packets from our rules,
-// or returns "". Errors: TooLarge, ErrChanging.
+// legacyObstruction describes the first target of iptables-legacy that could keep packets from our
+// rules, or returns "". Errors: TooLarge, ErrChanging.
 func legacyObstruction(last int32) (string, error) {
 	names := legacyTablesInFront(last)
 	for _, table := range xtables.Names() {

@@ -19,7 +19,7 @@ type Observation struct {
 	Generation         uint32 // read before all other fields
 	Counters           Counters
 	CountersFault      error  // why Counters is unknown
-	Obstruction        string // what could keep packets from our rules; empty if nothing could
+	Obstruction        string // what could keep packets from our rules in nftables; empty if nothing could
 	ObstructionFault   error  // why Obstruction is unknown
 	Traced             Traced
 }
@@ -54,7 +54,7 @@ func (o *Observation) read(ctx context.Context, q Question) (err error) {
 		return err
 	}
 	o.Digest = digestOf(o.Rules)
-	if o.Backend == config.NFTables { // other plugins also use tables of iptables
+	if o.Backend == config.NFTables { // tables of iptables also contain the rules of other plugins
 		o.Obstruction, o.ObstructionFault = obstruction(ctx)
 		if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](o.ObstructionFault); ok {
 			o.Obstruction, o.ObstructionFault = tooLarge.Error()+" in tables in front of the capture rules: they are not read", nil

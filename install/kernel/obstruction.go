@@ -19,10 +19,10 @@ import (
 // from our rules in table inet capture-cni, or returns "" if there is none. It reads the calling thread's
 // namespace, including the tables of iptables-legacy, and executes no program.
 //
-// A rule that accepts a packet before our chain does not keep the packet from it, because the hook's
-// next chain still gets the packet. A rule that changes a packet, its connection or its route can. So
-// obstruction reports every statement that is not known to be harmless. It does not follow jumps: if
-// one of a table's base chains precedes ours, all rules of the table count, except those of its base
+// A rule that accepts a packet before our chain does not keep the packet from our chain, because the
+// hook's next chain still gets the packet. A rule that changes a packet, its connection or its route
+// can. So every statement that is not known to be harmless counts. obstruction does not follow jumps, so
+// if one of a table's base chains precedes ours, all rules of the table count, except those of its base
 // chains that do not precede ours. Errors: TooLarge, ErrChanging.
 func obstruction(ctx context.Context) (string, error) {
 	r, err := nfnetlink.NewReader(ctx)
@@ -76,12 +76,12 @@ func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 }
 
 // frontTable is another program's table with a base chain that gets packets before ours, or at the same
-// priority, because there the kernel calls the newest chain first.
+// priority, because there the kernel calls the newest chain first, or that routes packets again.
 type frontTable struct {
 	family byte
 	name   string
-	place  string          // of its first base chain in front of ours
-	later  map[string]bool // its base chains that are not in front of ours
+	place  string          // of its first base chain that isInFront
+	later  map[string]bool // its base chains that are not isInFront
 }
 
 func tablesInFront(chains []baseChain, last int32) []*frontTable {
@@ -161,8 +161,8 @@ func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
 // inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
 const inetIngress = 5
 
-// isInFront reports whether a packet can meet the chain before the last of our chains, or is routed
-// again after it.
+// isInFront reports whether a packet can meet the chain before the last of our chains, or at the same
+// priority, or whether the chain routes the packet again.
 func (h baseHook) isInFront(family byte, last int32) bool {
 	switch family {
 	case unix.NFPROTO_NETDEV:
@@ -186,8 +186,8 @@ func (h baseHook) text(family byte) string {
 	return fmt.Sprintf("hook %s with priority %d", name, h.priority)
 }
 
-// harmless contains the statements that only match, count or drop a packet. The number, unless it is 0,
-// is the attribute with which the statement changes a packet, so that it is harmful.
+// harmless contains the statements that only match, count, log or drop a packet. A number other than 0
+// is the attribute with which the statement changes a packet. With it, the statement is not harmless.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,

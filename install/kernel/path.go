@@ -26,8 +26,8 @@ type Traced struct {
 }
 
 // traced completes a packet, in the calling thread's namespace, by its interface and the hooks that it
-// meets first. If the pod sends the packet and its source is not set, traced sets the source that the
-// kernel would choose.
+// meets first. If the pod sends the packet, and neither its interface nor its source is set, traced sets
+// the source that the kernel would choose, too.
 func traced(ctx context.Context, p trace.Packet) (t Traced) {
 	t.Packet = p
 	switch {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a TCP socket that is connected, connects or listens.
+// Socket is a TCP socket that listens, or whose connection begins, is open or closes.
 type Socket struct {
 	Local, Remote netip.AddrPort
 	State         SocketState
@@ -70,8 +70,8 @@ func socketRequest(family byte, states uint32) []byte {
 	return request
 }
 
-// parseSocket parses a struct inet_diag_msg, which attributes follow, and reports whether it is valid;
-// see sock_diag(7).
+// parseSocket parses a struct inet_diag_msg, and reports whether the struct is complete; see
+// sock_diag(7). It ignores the attributes after the struct.
 func parseSocket(body []byte) (s Socket, ok bool) {
 	const (
 		state                       = 1

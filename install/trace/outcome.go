@@ -12,8 +12,8 @@ import (
 type Outcome struct{ Decision, Reason string }
 
 // Outcomes returns every outcome that a Meter can have. The decision "own" is for connections over
-// loopback, and for those of the proxy. The decisions "refused" and "fenced" count attempts, because
-// the rules prevent these connections.
+// loopback, and for those of the proxy. The decisions "refused" and "fenced" count packets, because the
+// rules prevent these connections.
 func Outcomes() (all []Outcome) {
 	for _, of := range [][]string{
 		{"captured", "inbound", "outbound", "dns"},
@@ -129,8 +129,8 @@ func exemptionBy(m capture.Match) Outcome {
 	return Outcome{"exempt", "other"}
 }
 
-// fencedPart returns the reason under which to count packets that a chain sends to a chain in which the
-// fence refuses them.
+// fencedPart returns the reason of the outcome "fenced" for packets that a rule of this chain sends to
+// ChainFence or ChainFenceReset.
 func fencedPart(chain capture.Chain) string {
 	switch {
 	case chain.Hook == capture.Forward:

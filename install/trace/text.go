@@ -166,10 +166,12 @@ func words(do capture.Action) string {
 	return "returns"
 }
 
-// assumptions returns the assumptions about routing, addresses and conntrack on which the verdict
-// depends.
+// assumptions returns the assumptions on which the verdict depends, about conntrack, routing, the packet
+// and listening processes.
 func (t Path) assumptions() []string {
-	lines := []string{"conntrack has no entry with these addresses and ports: a SYN to be captured that meets an uncaptured one is refused"}
+	lines := []string{
+		"conntrack has no entry with these addresses and ports: with an uncaptured entry, the rules refuse a SYN that nat would redirect",
+	}
 	if echoRequest[t.Packet.Protocol] != 0 {
 		lines = []string{"conntrack has no entry with these addresses"}
 	}

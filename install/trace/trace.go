@@ -48,8 +48,8 @@ type Step struct {
 	Defers     bool           `json:"defers,omitempty"` // the rule leaves the decision to another table
 }
 
-// Of evaluates the rules for a packet. If the pod sends the packet over lo, the rules for arriving
-// packets are evaluated, too.
+// Of evaluates the rules for a packet, except those of the hooks FORWARD and POSTROUTING. If the packet
+// leaves by lo, or nat redirects it there, Of also evaluates the rules for arriving packets.
 func Of(rules capture.Ruleset, p Packet) Path {
 	t := tracer{rules: rules, at: passage{Packet: p}, trace: Path{Packet: p, Verdict: capture.Return}}
 	if !p.Inbound {
@@ -89,7 +89,7 @@ func (t *tracer) traverse(hook capture.Hook) {
 }
 
 // enterLoopback applies nat's decision to the packet's destination and interface. A redirected packet
-// goes to the pod's own address over lo. A packet that was translated to another host leaves the pod.
+// goes to 127.0.0.1 or ::1 over lo. A packet that was translated to another host leaves the pod.
 func (t *tracer) enterLoopback() {
 	switch to := t.translation(); {
 	case to.Addr().IsLoopback():
