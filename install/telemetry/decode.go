@@ -21,7 +21,7 @@ const (
 	maxStage = time.Hour
 )
 
-// errVersion is the error for a record from a plugin of another version.
+// errVersion is the error for a record in another version of the records' format.
 var errVersion = errors.New("a record of another version")
 
 // ParseRecord decodes a record strictly, because its texts become labels of metrics, names of files and
@@ -57,8 +57,8 @@ func read(document []byte) (r record.Record, err error) {
 	return r, fault(r)
 }
 
-// fault returns an error if a record exceeds a limit or has a field of another form. Otherwise it
-// returns nil.
+// fault returns an error if a field of a record exceeds a limit or is malformed. Otherwise it returns
+// nil.
 func fault(r record.Record) error {
 	sandbox, backend := record.CheckName("sandbox", r.Sandbox, record.MaxSandbox), record.CheckName("backend", r.Backend, record.MaxBackend)
 	wrong := cmp.Or(record.CheckPod(r.Pod), sandbox, backend)
@@ -66,7 +66,7 @@ func fault(r record.Record) error {
 	case wrong != nil:
 		return wrong
 	case r.Trace != "" && !record.IsTrace(r.Trace):
-		return fmt.Errorf("trace %q: expected 32 hexadecimal digits", record.Cut(r.Trace, record.MaxFault/4))
+		return fmt.Errorf("trace %q: expected 32 hexadecimal digits in lower case, not all 0", record.Cut(r.Trace, record.MaxFault/4))
 	case len(r.Stamp) > maxStamp:
 		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > record.MaxMessage+len(record.Ellipsis):
@@ -78,7 +78,7 @@ func fault(r record.Record) error {
 	}
 	for _, warning := range slices.Concat(r.Warnings, r.Notes) {
 		if len(warning) > record.MaxWarning+len(record.Ellipsis) {
-			return fmt.Errorf("a warning of %d bytes: expected at most %d", len(warning), record.MaxWarning)
+			return fmt.Errorf("a warning or note of %d bytes: expected at most %d", len(warning), record.MaxWarning)
 		}
 	}
 	for stage, seconds := range r.Stages {

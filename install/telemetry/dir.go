@@ -28,7 +28,7 @@ func readFile(d *record.Dir, f record.File) (record.Record, error) {
 	return ParseRecord(document)
 }
 
-// document reads a record's file, up to the largest size of a record.
+// document reads a record's file, up to one byte more than the largest record has.
 func document(d *record.Dir, f record.File) ([]byte, error) {
 	file, err := host.OpenIn(d.Root, f.Name)
 	if err != nil {
@@ -39,7 +39,7 @@ func document(d *record.Dir, f record.File) ([]byte, error) {
 }
 
 // ReadAll returns the records in a directory, from the oldest to the newest. It omits files that
-// contain no record. Errors: fs.ErrNotExist.
+// contain no valid record. Errors: fs.ErrNotExist.
 func ReadAll(path string) (records []record.Record, err error) {
 	d, err := record.OpenDir(path)
 	if err != nil {
@@ -56,8 +56,8 @@ func ReadAll(path string) (records []record.Record, err error) {
 	return records, d.Close()
 }
 
-// ReplaySpool passes each document in a spool to take, the oldest first, and deletes the document. A
-// missing spool is no error.
+// ReplaySpool passes each readable document in a spool to take, the oldest first, and deletes every
+// finished document. A missing spool is no error.
 func ReplaySpool(spool string, take func(document []byte)) error {
 	d, err := record.OpenDir(spool)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,7 +78,7 @@ const (
 	queueLength     = 256
 	postTimeout     = 5 * time.Second
 	eventLife       = time.Hour // the API server's default
-	maxMessage      = 1024      // the API server's limit
+	maxMessage      = 1024      // the limit of events.k8s.io
 )
 
 // NewEvents returns Events for the pods of one node, and registers the metric of dropped Events.
@@ -95,7 +95,7 @@ func NewEvents(api *kube.Client, node string, watched func(capture.PodRef) bool,
 }
 
 // Post queues the Events for a record: for its message, its warnings and its notes. While the queue is
-// full, Post drops them and counts them.
+// full, Post drops and counts those that are not already queued.
 func (e *Events) Post(r record.Record) {
 	if r.Pod.Name == "" {
 		return
@@ -133,7 +133,7 @@ func eventOf(r record.Record) (reason string, code report.Code) {
 
 // enqueue counts a notice in the Event of its subject, and queues the Event unless it is already
 // queued. So one request posts all notices that arrive before the Event's turn. If the queue is full,
-// enqueue drops the notice.
+// and the Event is not in it, enqueue drops the notice.
 func (e *Events) enqueue(n notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -161,8 +161,8 @@ func (e *Events) enqueue(n notice) {
 	}
 }
 
-// forget removes Events that the API server has deleted because of their age. If there are too many
-// Events, it also removes newer ones. It keeps the queued ones.
+// forget removes Events that are older than eventLife, because the API server deletes them by then. If
+// there are too many Events, it also removes newer ones. It keeps the queued ones.
 func (e *Events) forget(now time.Time) {
 	for s, event := range e.events {
 		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {
@@ -183,13 +183,13 @@ func (e *Events) Serve(ctx context.Context) {
 			e.postSummary(ctx, now)
 		case s := <-e.queue:
 			if e.limit.Wait(ctx) == nil {
-				_ = e.post(ctx, s) // which logs the error
+				_ = e.post(ctx, s) // which logs and counts errors
 			}
 		}
 	}
 }
 
-// Flush posts all queued Events, and a summary if one is due.
+// Flush posts the queued Events until ctx ends, and a summary if one is due.
 func (e *Events) Flush(ctx context.Context) {
 	for len(e.queue) > 0 && e.limit.Wait(ctx) == nil {
 		_ = e.post(ctx, <-e.queue)
@@ -197,7 +197,8 @@ func (e *Events) Flush(ctx context.Context) {
 	e.postSummary(ctx, time.Now())
 }
 
-// post creates or updates the Event of a subject, with all its notices so far.
+// post creates or updates the Event of a subject, with all its notices so far. It creates none for a
+// pod that isOwn rejects.
 func (e *Events) post(ctx context.Context, s subject) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
@@ -236,8 +237,8 @@ func (e *Events) post(ctx context.Context, s subject) (err error) {
 	return err
 }
 
-// isOwn reports whether a pod exists and runs on this node. The record does not prove that, because any
-// process with the agent's uid could have sent it.
+// isOwn reports whether a pod exists and runs on this node or, if the node's name is unknown, on any
+// node. The record does not prove that, because any process with the agent's uid could have sent it.
 func (e *Events) isOwn(ctx context.Context, ref capture.PodRef) (bool, error) {
 	if e.watched(ref) {
 		return true, nil

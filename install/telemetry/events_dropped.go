@@ -32,7 +32,7 @@ const (
 	summaryCheck    = 10 * time.Second
 )
 
-// droppedEvents counts the Events that were not posted since the last summary.
+// droppedEvents counts the dropped notices and the failed posts since the last summary.
 type droppedEvents struct {
 	total *prometheus.CounterVec
 
@@ -68,7 +68,7 @@ func (d *droppedEvents) summary(now time.Time) string {
 	}
 	full, failed := d.byCause[causeFull], d.byCause[causeError]
 	message := report.EventsDropped.Mark(fmt.Sprintf("%d Events about pods of this node were dropped since %s: "+
-		"%d because %d others were waiting, %d because posting them failed. The agent's log and metrics have each ADD and repair",
+		"%d because %d others were waiting, %d because posting them failed. See the agent's log, and the metrics of agent and guard",
 		full+failed, d.first.UTC().Format(time.RFC3339), full, queueLength, failed))
 	clear(d.byCause)
 	d.last = now

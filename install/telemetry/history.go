@@ -15,8 +15,8 @@ import (
 // HistoryDirectory returns the directory of the history, next to the agent's socket.
 func HistoryDirectory(socket string) string { return filepath.Join(filepath.Dir(socket), "adds") }
 
-// Limits of the history: pods, and bytes. They are several times larger than a node needs. Beyond these
-// limits, the agent deletes the records of the oldest ADDs.
+// Limits of the history: pods, and bytes. They are larger than most nodes need. Beyond these limits, the
+// agent deletes the records of the oldest ADDs.
 const (
 	maxPods  = 1024
 	maxBytes = 4 << 20
@@ -51,8 +51,8 @@ func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 	return nil
 }
 
-// filesOf returns the files with records of a pod, the oldest first. If two agents ran at the same
-// time, there can be several.
+// filesOf returns the files with records of a pod, the oldest first. There can be several, for example
+// if two agents ran at the same time.
 func filesOf(d *record.Dir, uid string) []record.File {
 	return slices.DeleteFunc(d.Files(), func(f record.File) bool {
 		key, ok := key(f)

@@ -16,8 +16,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// listen creates the socket and the record directories next to it. Only root can access them, from
-// their creation on. It replaces an older socket by one rename.
+// listen creates the socket, its second path for the guard, and the missing record directories next to
+// it. Only root can access what listen creates. listen replaces an older socket by one rename.
 func listen(ctx context.Context, path string) (*net.UnixConn, error) {
 	conn, err := host.ListenDatagrams(ctx, path)
 	if err != nil {

@@ -144,7 +144,8 @@ func (l *Listener) receive(document []byte, spooled bool) {
 	}
 }
 
-// countFailed counts a pod whose ADD failed, unless the pod's previous ADD failed, too.
+// countFailed counts a pod whose ADD failed, unless the pod's previous ADD failed, too, or the record
+// has no UID.
 func (l *Listener) countFailed(r record.Record) {
 	if r.Verdict != record.Failed || r.Pod.UID == "" {
 		return
@@ -216,8 +217,8 @@ func seconds(stages map[record.Stage]float64) slog.Attr {
 	return slog.Group("seconds", attrs...)
 }
 
-// write logs a line about a pod of the mesh. It logs no findings of the guard, because the guard's own
-// log contains them.
+// write logs a line about the ADD of a pod of the mesh, about an ADD with warnings, and about a repair or
+// update. It logs no findings of the guard, because the guard's own log contains them.
 func (l *Listener) write(r record.Record) {
 	switch {
 	case r.Verdict == record.Captured:
