@@ -24,7 +24,7 @@ var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain returns what is known about one pod: the annotations that decide about its capture, at its
 // creation and now, its state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it
-// changes nothing. For a pod outside the mesh, it returns only the pod's ids and NotMeshed. If the pod's
+// changes nothing. For a pod outside the mesh, it returns only names, ids and NotMeshed. If the pod's
 // sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)

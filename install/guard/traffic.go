@@ -44,8 +44,8 @@ func tallied(meters []trace.Meter, last, now kernel.Counters) tally {
 }
 
 // countTraffic adds the connections since the last reading to the node's metric, if the pod has exactly
-// the desired rules. If a counter went down, the counters began at 0 again. The connections of a pod
-// that is older than the guard are counted from the first reading on.
+// the desired rules in nftables. If a counter went down, the counters began at 0 again. The connections
+// of a pod that is older than the guard are counted from the first reading on.
 func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	if !w.exact || o.Generation == 0 || o.CountersFault != nil {
 		return

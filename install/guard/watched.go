@@ -29,9 +29,9 @@ type watched struct {
 	failure  string // error of the last update; empty if it succeeded
 	failed   bool   // this examination's update failed, with another error than the previous one
 	turn     bool   // the next examination may update the rules
-	refused  uint64 // packets that the rules had refused at the last examination
+	refused  uint64 // packets that the rules had refused when renewRefused last succeeded
 	reading  reading
-	exact    bool // the rules are exactly the desired rules
+	exact    bool // the rules are known to be exactly the desired rules, in nftables
 	older    bool // the pod was there before the guard
 
 	seen            uint32 // generation at the last full comparison

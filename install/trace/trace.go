@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace evaluates a Ruleset for a packet, and says why the packet is captured or not.
+// Package trace evaluates a Ruleset for a packet, and says why the packet is captured or not. It also
+// says which outcomes the counters of a Ruleset count.
 package trace
 
 import (
@@ -49,7 +50,8 @@ type Step struct {
 }
 
 // Of evaluates the rules for a packet, except those of the hooks FORWARD and POSTROUTING. If the packet
-// leaves by lo, or nat redirects it there, Of also evaluates the rules for arriving packets.
+// leaves by lo, also because nat changed its destination, Of then evaluates the rules for arriving
+// packets.
 func Of(rules capture.Ruleset, p Packet) Path {
 	t := tracer{rules: rules, at: passage{Packet: p}, trace: Path{Packet: p, Verdict: capture.Return}}
 	if !p.Inbound {
@@ -89,7 +91,8 @@ func (t *tracer) traverse(hook capture.Hook) {
 }
 
 // enterLoopback applies nat's decision to the packet's destination and interface. A redirected packet
-// goes to 127.0.0.1 or ::1 over lo. A packet that was translated to another host leaves the pod.
+// goes to 127.0.0.1 or ::1 over lo. A packet that was translated to a loopback address also goes over
+// lo, and one that was translated to another address leaves the pod.
 func (t *tracer) enterLoopback() {
 	switch to := t.translation(); {
 	case to.Addr().IsLoopback():
