@@ -35,7 +35,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	case !isSettled(found.Code):
 	case o.ObstructionFault != nil:
 		found = unknown(o.ObstructionFault)
-	case o.Obstruction != "": // reported but never repaired, because these rules belong to the pod
+	case o.Obstruction != "": // reported but never repaired, because the obstruction belongs to the pod
 		reason := o.Obstruction
 		if found.Reason != "" {
 			reason += "; also, " + found.Reason
@@ -60,7 +60,7 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 		return finding(report.Uncaptured, "no rules of the plugin are in its network namespace"), b
 	case known && o.Backend != b.Backend:
 		return drifted("its rules are in backend %s, and it was captured by %s", o.Backend, b.Backend), b
-	case known && noPrograms: // the pod was captured before the node's backend became nftables
+	case known && noPrograms: // for example, the pod was captured before the node's backend became nftables
 		return finding(report.Outdated, fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+
 			"its rules are not compared", o.Backend)), b
 	case other && known && b.Stamp != o.Stamp:

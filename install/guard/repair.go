@@ -34,7 +34,7 @@ func (e *examiner) repair(ctx context.Context, netns Namespace, w *watched, foun
 	}
 	if err != nil {
 		e.metrics.repairs.WithLabelValues(failed).Inc()
-		found.Reason += "; repairing it: " + podnet.Explained(err).Error()
+		found.Reason += "; repairing it failed: " + podnet.Explained(err).Error()
 		return found
 	}
 	e.metrics.repairs.WithLabelValues(done).Inc()
@@ -60,7 +60,7 @@ func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, fou
 	case e.settings.Policy == ReportOnly:
 		return found
 	case fault != nil:
-		found.Reason += "; neither repaired nor evicted, because it may have ended: " + fault.Error()
+		found.Reason += "; not repaired or evicted, because it may have ended: " + fault.Error()
 		return found
 	case e.settings.Policy == InPlace:
 		return e.repair(ctx, netns, w, found)

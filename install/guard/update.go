@@ -88,7 +88,7 @@ func (g *Guard) giveTurns(now time.Time) {
 	}
 	slices.SortFunc(waiting, func(a, b *watched) int {
 		return cmp.Or(
-			cmp.Compare(a.updates.count, b.updates.count), // those whose update failed wait behind the others
+			cmp.Compare(a.updates.count, b.updates.count), // those with fewer attempts come first
 			cmp.Compare(versionOf(a.baseline.Stamp), versionOf(b.baseline.Stamp)),
 			a.listed.Compare(b.listed), cmp.Compare(a.sandbox.ID, b.sandbox.ID),
 		)
@@ -117,7 +117,7 @@ func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, foun
 		e.metrics.updates.WithLabelValues(failed).Inc()
 		failure := podnet.Explained(err).Error()
 		w.failure, w.failed = failure, failure != w.failure
-		found.Reason += "; updating them: " + w.failure
+		found.Reason += "; updating them failed: " + w.failure
 		return found
 	}
 	e.metrics.updates.WithLabelValues(done).Inc()

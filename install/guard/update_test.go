@@ -131,7 +131,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	for _, w.failed = range []bool{true, false} {
 		before := w.finding
 		w.updates.add(time.Now())
-		w.finding.Reason = "updating them: no"
+		w.finding.Reason = "updating them failed: no"
 		g.report(w, before)
 		if len(g.outbox.queue) > 1 || len(g.outbox.queue) == 1 && !strings.Contains(g.outbox.queue[0].Message, w.finding.Reason) {
 			t.Errorf("after its update failed: %+v", g.outbox.queue)

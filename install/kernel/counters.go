@@ -15,8 +15,8 @@ import (
 )
 
 // Counters contains the number of packets that matched each of our rules, by the chain's name in
-// nftables. The number of a rule without a counter is 0. Of iptables-nft, it contains only the rules in
-// the chains of refusing, and of iptables-legacy none.
+// nftables. The number of a rule without a counter is 0. Of iptables-nft, it contains only the chains in
+// refusing, and of iptables-legacy nothing.
 type Counters map[string][]uint64
 
 // Of returns the number of packets that matched the rule of a Meter, or 0 if there is no such rule.

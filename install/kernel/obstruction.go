@@ -75,8 +75,9 @@ func parseBaseChain(chain nfnetlink.Attributes) ([]baseChain, error) {
 	return []baseChain{{name, hook, drops}}, nil
 }
 
-// frontTable is another program's table with a base chain that gets packets before ours, or at the same
-// priority, because there the kernel calls the newest chain first, or that routes packets again.
+// frontTable is another program's table with a base chain that gets packets before ours, or that routes
+// packets again. A chain at the same priority as ours counts, too, because there the kernel calls the
+// newest chain first.
 type frontTable struct {
 	family byte
 	name   string
@@ -187,7 +188,7 @@ func (h baseHook) text(family byte) string {
 }
 
 // harmless contains the statements that only match, count, log or drop a packet. A number other than 0
-// is the attribute with which the statement changes a packet. With it, the statement is not harmless.
+// is the attribute with which the statement changes a packet. A statement with it is not harmless.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,

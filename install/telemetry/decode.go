@@ -51,7 +51,7 @@ func read(document []byte) (r record.Record, err error) {
 		return r, errors.New(record.Cut(err.Error(), record.MaxFault))
 	}
 	if !slices.Contains(Reasons(r.Verdict), r.Reason) {
-		return r, fmt.Errorf("verdict %q with reason %q",
+		return r, fmt.Errorf("verdict %q with reason %q: expected a known verdict with one of its reasons",
 			record.Cut(string(r.Verdict), record.MaxFault/4), record.Cut(string(r.Reason), record.MaxFault/4))
 	}
 	return r, fault(r)

@@ -34,7 +34,7 @@ func TestReadLimits(t *testing.T) {
 		"trace ":                   func(r *record.Record) { r.Trace = long },
 		"backend":                  func(r *record.Record) { r.Backend = long },
 		"message of 8192 bytes":    func(r *record.Record) { r.Message = long },
-		"warning of 8192 bytes":    func(r *record.Record) { r.Warnings = []string{"a", long} },
+		"or note of 8192 bytes":    func(r *record.Record) { r.Warnings = []string{"a", long} },
 		"a stamp of 8192 bytes":    func(r *record.Record) { r.Stamp = long },
 		"9 notes":                  func(r *record.Record) { r.Notes = make([]string, record.MaxWarnings+1) },
 		"9 warnings":               func(r *record.Record) { r.Warnings = make([]string, record.MaxWarnings+1) },
