@@ -33,7 +33,7 @@ func Metrics() []metrics.Metric { return metrics.Document(newPodMetrics) }
 func newPodMetrics(f *metrics.Factory) *podMetrics {
 	return &podMetrics{
 		pods: f.GaugeVec("pods",
-			"meshed pods, by `state` and `mesh` (a name in `netconf.meshes`; none: not injected at creation)",
+			"meshed pods, by `state` and `mesh` (from `netconf.meshes`; none: not injected at creation)",
 			"state", "mesh"),
 		exempt: f.GaugeVec("exempt_pods",
 			"exempt pods, by `cause`", "cause"),
