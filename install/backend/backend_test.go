@@ -34,7 +34,7 @@ func TestVerdicts(t *testing.T) {
 		notes   []string
 	}{
 		"no test":               {Verdict{}, config.NFTables, "", nil},
-		"no test, auto":         {Verdict{}, auto, `the backend is "auto", and this node was not tested since it booted: run capture-cni-node backend`, nil},
+		"no test, auto":         {Verdict{}, auto, `the backend is "auto", and this node was not tested for "auto" since it booted: run capture-cni-node backend`, nil},
 		"a test of another one": {Verdict{Asked: legacy, Reason: "no program", NoTProxy: "no module"}, config.NFTables, "", nil},
 		"none works":            {Verdict{Asked: auto, Reason: "the kernel lacks all"}, auto, "the kernel lacks all", nil},
 		"all works":             {Verdict{Asked: auto, Chosen: config.NFTables}, auto, "", nil},

@@ -10,8 +10,9 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// checkRights returns an error if this process lacks a capability that the test of a backend needs.
-// Without this check, the test would blame the kernel, because iptables then reports a missing table.
+// checkRights returns an error if this process lacks SYS_ADMIN, NET_ADMIN or, unless the backend is
+// nftables, NET_RAW, which the test needs. Without this check, the test would blame the kernel, because
+// iptables then reports a missing table.
 func checkRights(asked config.Backend) error {
 	needed := []struct {
 		name   string

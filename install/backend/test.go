@@ -16,10 +16,10 @@ import (
 )
 
 // Test tests the backend on a node, and returns the verdict. root is the path of the node's file
-// system, or "" for this process's own. If the earlier verdict is good, and is of the same boot,
-// version, choice and meshes, Test returns that verdict. The choice for Auto never changes within a
-// boot. If the kernel has no memory, refuses a permission or does not answer, Test returns an error
-// instead of a verdict.
+// system, or "" for this process's own. If the earlier verdict is good, and has the same boot, version,
+// Asked and meshes, Test returns that verdict. For Auto, Test keeps the first choice of a boot. If the
+// kernel has no memory, refuses a permission or does not answer, Test returns an error instead of a
+// verdict, except in the test of the fence.
 func Test(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, earlier Verdict) (v Verdict, err error) {
 	v = Verdict{Version: config.OwnVersion(), Asked: asked, Meshes: fmt.Sprint(meshes)}
 	if v.Boot, err = bootID(); err != nil {
@@ -55,7 +55,7 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, meshes, podnet.TProxy); err != nil {
 			return Verdict{}, fmt.Errorf("testing %s with backend %s: %w", podnet.TProxy, v.Chosen, err)
 		}
-		// Only pods with a fence need it, and their ADD fails without it. So an uncertain result is a note, too.
+		// Only pods with a fence need its rules, and their ADD fails without these. So an uncertain result is a note, too.
 		if _, v.NoFence, err = probe(ctx, root, v.Chosen, meshes, podnet.Fence); err != nil {
 			v.NoFence = err.Error()
 		}
@@ -65,15 +65,15 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 	return v, nil
 }
 
-// A test is repeated if a module seems to be missing, because the kernel reports the same if it could
-// not load the module in time.
+// A test is repeated if a module or a program seems to be missing, because the kernel reports a missing
+// module also if it could not load the module in time.
 const (
 	attempts = 3
 	pause    = time.Second
 )
 
-// probe returns the module or the program that a backend lacks, or "" if the backend works. It returns
-// an error if this is uncertain.
+// probe returns a text that names the module or program that a backend lacks, or "" if the backend
+// works. It returns an error if this is uncertain.
 func probe(
 	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, f podnet.Feature,
 ) (found podnet.Probed, lacks string, err error) {

@@ -82,14 +82,15 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// Fault returns an error if the plugin's entry must not be written, because the backend that the
-// operator configured does not work. For a node that was not tested, it returns nil, except for Auto.
+// Fault returns an error if the backend that the operator configured does not work, so that the agent
+// writes no entry, except to restore a lost one. For a node that was not tested, it returns nil, except
+// for Auto.
 func (v Verdict) Fault(asked config.Backend) error {
 	switch {
 	case v.Asked == asked && v.Chosen == "":
 		return errors.New(v.Reason)
 	case v.Asked != asked && asked == Auto:
-		return errors.New(`the backend is "auto", and this node was not tested since it booted: ` +
+		return errors.New(`the backend is "auto", and this node was not tested for "auto" since it booted: ` +
 			`run capture-cni-node backend, or delete the agent's pod`)
 	}
 	return nil

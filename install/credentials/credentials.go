@@ -36,7 +36,7 @@ func Names() []string { return []string{config.KubeconfigName, TokenName, CAName
 // Settings describes the credentials.
 type Settings struct {
 	OnNode bool           // if false, the agent writes no credentials, and no program that needs them
-	Pod    capture.PodRef // the agent's own pod, for the test call before credentials are removed
+	Pod    capture.PodRef // the agent's own pod
 	kube.TokenSpec
 	Server string // URL at which the node reaches the API server
 	CAFile string // in the agent's own file system
@@ -107,10 +107,11 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 	return first
 }
 
-// freshToken returns the current token or a new one. It requests a new token with renew, after half of
-// the current token's lifetime, and if the current token is bound to another Node, as on a copy of that
-// node's disk. If it can't get a new token, it returns the error, and the current token while that is
-// valid. An error with a new token is about the clocks.
+// freshToken returns the current token or a new one. It requests a new token if there is none, with
+// renew, after half of the current token's lifetime, and if the current token is bound to another Node,
+// as on a copy of that node's disk, but not before the pause after the last request has ended. If a
+// request fails, it returns the error, and the current token while that is valid. An error with a new
+// token is about the clocks.
 func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
@@ -202,7 +203,7 @@ func (c *Store) kubeconfig(directory string) ([]byte, error) {
 	return text, nil
 }
 
-// IsRejected reports whether the API server rejects the plugin's token, for example after its signing
+// IsRejected reports whether the API server rejects the plugin's token, for example because its signing
 // key was replaced.
 func (c *Store) IsRejected(ctx context.Context) bool {
 	_, token, _ := c.CurrentToken()

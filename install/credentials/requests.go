@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Pauses between requests for tokens, because all nodes send their requests to the same API server.
-// minClockFault is the smallest difference of clocks that is a fault.
+// The agent pauses between requests for tokens, because all nodes send their requests to the same API
+// server. minClockFault is the smallest difference of clocks that is a fault.
 const (
 	minRequestPause = time.Second
 	maxRequestPause = time.Minute
-	longPause       = 5 * time.Minute // after tokens that can't be used
+	longPause       = 5 * time.Minute // at most after a rejected token, and at least after a fault of the clocks
 	minClockFault   = time.Minute
 )
 

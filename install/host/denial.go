@@ -30,8 +30,9 @@ func ExplainDenial(label, directory string, err error) error {
 	return fmt.Errorf("%w: %s: %s", err, what, do)
 }
 
-// IsDenial reports whether the node's security module caused a write's error. This is so if the error
-// is a denied permission, although the modes of the directory and the file permit the write.
+// IsDenial reports whether the node's security module caused a write's error. This is so if the process
+// is confined, and the error is a denied permission, although the directory's mode permits writing and
+// the file's mode permits reading.
 func IsDenial(label, directory string, err error) bool {
 	failed, names := errors.AsType[*fs.PathError](err)
 	return label != "" && label != "unconfined" && errors.Is(err, fs.ErrPermission) && modeAllows(directory, 3) &&
@@ -55,8 +56,8 @@ func modeAllows(path string, permissions uint32) bool {
 	return file.Mode>>shift&permissions == permissions
 }
 
-// DescribeDenial describes a denied write by the labels that the security module compared. do says how
-// to find the denial in the node's log, and how to permit the write.
+// DescribeDenial describes a denied write by AppArmor's profile or SELinux's labels. do says how to find
+// the denial in the node's log, and how to permit the write.
 func DescribeDenial(label, directory string) (what, do string) {
 	if strings.Count(label, ":") < 2 { // a profile and its mode, such as "cri-containerd.apparmor.d (enforce)"
 		return fmt.Sprintf("the mode of %s allows it, and AppArmor confines the agent with the profile %s", directory, label),

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead limits the bytes that are read from one file. The files that the agent expects have a few
-// KiB.
+// maxRead limits the bytes that ReadFile and Read read from one file. The files that the agent expects
+// have a few KiB.
 const maxRead = 4 << 20
 
 // ErrNotRegular is the error for a path that is not a regular file, such as a pipe, a directory or a

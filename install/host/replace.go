@@ -84,8 +84,8 @@ func (r renamed) Unwrap() error { return r.error }
 
 const selinux = "security.selinux"
 
-// copyMetadata sets the new file's mode and owner, and copies the SELinux label of the old file,
-// without which a confined runtime can't read the file.
+// copyMetadata sets the new file's mode and, for Kept, its owner. It also copies the SELinux label of the
+// old file, because a confined runtime may be unable to read a file without this label.
 func (d *Dir) copyMetadata(file *os.File, name string, perm fs.FileMode) error {
 	info, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {

@@ -69,7 +69,7 @@ var errRemoved = errors.New("the socket's file was removed")
 
 const (
 	checkInterval = time.Second     // between checks of a socket's paths
-	relistenPause = 5 * time.Second // after a failed attempt to listen, or if another file is in the socket's place
+	relistenPause = 5 * time.Second // after a failed attempt to listen, or a loss of the socket other than errRemoved
 )
 
 // endpoint is a *net.UnixListener or a *net.UnixConn.
@@ -80,8 +80,8 @@ type endpoint interface {
 
 // Serve listens until ctx ends. It calls step repeatedly, which accepts a connection or reads a
 // datagram until the socket's deadline. If the socket is lost, Serve calls lost with the reason, and
-// listens again after relistenPause. If only the socket's file was deleted, Serve logs that and listens
-// again at once. At its end, it leaves the file, which the next agent replaces.
+// listens again after relistenPause. If only a file at one of the paths was deleted, Serve logs that and
+// listens again at once. At its end, it leaves the file, which the next agent replaces.
 func Serve[S endpoint](
 	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
 ) {
