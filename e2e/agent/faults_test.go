@@ -66,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 	if list := files(t, n.NetDir)["/"+machine.PrimaryName]; !strings.Contains(list, n.RunDir+"/kubeconfig") {
 		t.Errorf("the entry does not contain the run directory: %s", list)
 	}
-	full := fmt.Sprintf("warning: the plugin's credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.RunDir, n.StateDir)
+	full := fmt.Sprintf("warning: the plugin's current credentials are only in %s, which a reboot empties, because the disk of %s is full or read-only: free space", n.RunDir, n.StateDir)
 	a.WaitForReadyz(t, full)
 	lab.Check(t, unix.Mount("none", n.StateDir, "tmpfs", unix.MS_REMOUNT, "size=100m,nr_inodes=0"))
 	n.Write(t, "touched", "")

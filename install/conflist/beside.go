@@ -9,14 +9,14 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Other is the plugin of another mesh in the list that the runtime loads, with the agent's decision
-// whether to write capture-cni's entry into this list.
+// Other is istio-cni or another mesh's plugin in the list that the runtime loads, with the agent's
+// decision whether to add capture-cni's entry to this list.
 type Other struct {
 	file     string
 	Plugin   string
 	ambient  bool
 	Decision decision
-	kept     report.Mode // mode of the existing entry
+	kept     report.Mode // mode of the existing entry, for the decision kept
 }
 
 type decision string
@@ -27,10 +27,11 @@ const (
 	kept    decision = "kept"    // the agent updates its existing entry
 )
 
-// Beside returns the plugins of other meshes in the list that the runtime loads, and the mode in which
-// the agent may write its entry. This is the given mode, except that an existing entry next to
-// istio-cni keeps its mode. Beside returns an error if there is no list yet, if the list's CNI version
-// permits no entry, if the list has no interface plugin, or if istio-cni forbids the entry.
+// Beside returns istio-cni and the plugins of other meshes in the list that the runtime loads, and the
+// mode in which the agent may write its entry. This is the given mode, except that an existing entry
+// keeps its mode next to an istio-cni that forbids a new one. Beside returns an error if there is no
+// list yet, if the list's CNI version permits no entry, if the list has no interface plugin, or if
+// istio-cni forbids the entry. Under Multus, it examines no list.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
 		return nil, mode, nil // under Multus, net is not the directory of the list that the runtime loads
@@ -128,7 +129,7 @@ func (o Other) describe() (code report.Code, what, do string) {
 	switch {
 	case o.Decision == allowed && !Plugin{Type: o.Plugin}.IsIstioCNI():
 		return report.OtherMesh, what + ", which captures pods with a proxy of its own",
-			"no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures"
+			"no pod may have proxies of both meshes; netconf.meshes says whose pods capture-cni captures"
 	case o.Decision == allowed:
 		return report.BesideIstioCNI, what + ", and besideIstioCNI is set" + twice, retire
 	case o.Decision == Refused && o.ambient:

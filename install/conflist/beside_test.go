@@ -37,7 +37,7 @@ func TestBeside(t *testing.T) {
 			report.Insert, false,
 			Other{ptp, "linkerd-cni", false, allowed, ""},
 			report.Insert,
-			"linkerd-cni, which captures pods with a proxy of its own", "no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures", false,
+			"linkerd-cni, which captures pods with a proxy of its own", "no pod may have proxies of both meshes; netconf.meshes says whose pods capture-cni captures", false,
 		},
 		"refused": {
 			map[string]string{ptp: machine.SidecarList},

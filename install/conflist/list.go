@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package conflist places the plugin's entry in the runtime's CNI configuration, in each mode, and
-// finds the list that the runtime loads. When it edits a list, it keeps all bytes except those of our
-// entry, such as unknown keys, numbers beyond float64, and the indentation.
+// finds the list that the runtime loads. When it edits a list, it changes only the bytes of our entry,
+// so that unknown keys, numbers beyond float64, and the indentation stay.
 package conflist
 
 import (
@@ -57,7 +57,8 @@ func isAmbient(entry []byte) bool {
 	return json.Unmarshal(entry, &keys) == nil && keys.AmbientEnabled
 }
 
-// Parse parses a list as libcni does. Its errors quote nothing of the list.
+// Parse parses a list as libcni does, but returns an error if the key plugins occurs twice. Its errors
+// quote nothing of the list.
 func Parse(text []byte) (*List, error) {
 	conf, err := libcni.NetworkConfFromBytes(text)
 	if err != nil {

@@ -33,17 +33,18 @@ type Net struct {
 	Loader
 }
 
-// choices contains the sets of lists that the runtime may load. The runtime loads exactly one set.
-// There are several if the runtime is unknown, or if a plugin's program may be in a directory that the
-// agent can't see.
+// choices contains the sets of lists that the runtime may load. The runtime loads one set, or nothing if
+// there is none. There are several if the runtime is unknown, or if a plugin's program may be in a
+// directory that the agent can't see.
 type choices struct {
 	sets    [][]primary
 	skipped []error // why CRI-O skips lists
 }
 
-// load returns the lists that the runtime may load. If own is false, it ignores the list of mode owned,
-// and assumes that our program exists. containerd loads the first lists, but none if one of them is
-// faulty. CRI-O skips lists that are faulty, or that name a plugin whose program is missing.
+// load returns the lists that the runtime may load. If own is false, it ignores the list of mode owned
+// and our drop-in, and assumes that our program exists. containerd loads the first lists, but none if
+// one of them is faulty. CRI-O skips lists that are faulty, or that name a plugin whose program is
+// missing.
 func (n Net) load(own bool) (found choices, err error) {
 	names, err := n.Names()
 	if err != nil {
@@ -119,7 +120,7 @@ func (p primary) names(types []string) bool {
 }
 
 // Called returns nil if each set of lists that the runtime may load contains the plugin, and otherwise
-// the reason for which the runtime may not call the plugin.
+// the reason for which the runtime might not call the plugin.
 func (n Net) Called() error {
 	found, err := n.load(true)
 	if err == nil && len(found.sets) == 0 {

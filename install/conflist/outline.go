@@ -17,12 +17,12 @@ type Outline struct {
 	Name         string          `json:"name"`
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	DisableCheck bool            `json:"disableCheck,omitempty"`
-	Plugins      []PluginOutline `json:"plugins"`
+	Plugins      []PluginOutline `json:"plugins"`           // in the list's order
 	LeftOut      int             `json:"leftOut,omitempty"` // number of plugins beyond maxPlugins
-	Fault        string          `json:"fault,omitempty"`   // why libcni would not load the list
+	Fault        string          `json:"fault,omitempty"`   // why libcni or the agent can't use the list
 }
 
-// PluginOutline describes one entry of a list, in the list's order.
+// PluginOutline describes one entry of a list.
 type PluginOutline struct {
 	Type         string   `json:"type"`
 	Capabilities []string `json:"capabilities,omitempty"` // only the names

@@ -31,7 +31,7 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 		case IsWaiting(err) && len(net.unseen(found[len(found)-1], false)) > 0: // CRI-O may skip the other lists
 			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
 		case net.Runtime == (report.Runtime{}) && len(found) > 1: // another list hides the copied file
-			return nil, Waiting(fmt.Sprintf("the runtime has not answered yet, and may load %s or %s", embedded, found[0].File))
+			return nil, Waiting(fmt.Sprintf("the runtime is unknown, and may load %s or %s", embedded, found[0].File))
 		}
 	}
 	p := found[max(0, i)]
@@ -53,7 +53,7 @@ func (o owned) Fault(net Net, entry []byte) error {
 	case err != nil:
 		return fmt.Errorf("%s may be outdated, it embeds %s: %w", OwnedName, sourceOf(current), err)
 	case !bytes.Equal(current, want):
-		return fmt.Errorf("%s is outdated: the primary list or the entry has changed", OwnedName)
+		return fmt.Errorf("%s is outdated: the primary list, the entry or this file has changed", OwnedName)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestOwnedFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	machine.Write(t, net.Dir, "10-ptp.conflist", bridgeList)
-	const outdated = "is outdated: the primary list or the entry has changed"
+	const outdated = "is outdated: the primary list, the entry or this file has changed"
 	if fault := p.Fault(net, OldEntry); fault == nil || !strings.Contains(fault.Error(), outdated) {
 		t.Errorf("after a change, fault is %v", fault)
 	}

@@ -54,7 +54,7 @@ var placements = map[report.Mode]Placement{
 
 func everyMode() []report.Mode { return slices.Sorted(maps.Keys(placements)) }
 
-// file is the placement that writes the entry to a file of its own in the runtime's directory.
+// file is the placement that writes the entry to a file of its own in the directory of Net.
 type file struct {
 	name    string
 	content func(net Net, entry []byte) ([]byte, error)
@@ -80,8 +80,8 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns nil if the runtime would call the plugin with this entry, and otherwise the reason. For
-// Auto, an up-to-date entry in any mode that Auto can choose is enough.
+// Fault returns nil if the runtime or Multus would call the plugin with this entry, and otherwise the
+// reason. For Auto, an up-to-date entry in any mode that Auto can choose is enough.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {
@@ -98,7 +98,7 @@ func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	return net.Called()
 }
 
-// IsPlaced reports whether there is an entry of any mode.
+// IsPlaced reports whether any mode has something to remove, such as an entry.
 func IsPlaced(net Net) (bool, error) {
 	for _, mode := range everyMode() {
 		if found, err := In(mode).Found(net); err != nil || found {

@@ -88,7 +88,7 @@ func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 }
 
 // WithoutDropIn returns the mode that Auto chooses if the runtime loads no drop-ins: Owned if the agent
-// must not change a primary file, or if an earlier release changed one, and otherwise Insert.
+// must not change a primary file, or if an earlier release renamed one, and otherwise Insert.
 func WithoutDropIn(net Net) report.Mode {
 	found, _ := Primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
@@ -97,8 +97,8 @@ func WithoutDropIn(net Net) report.Mode {
 	return report.Insert
 }
 
-// read reads a list as libcni does. If own is false, it ignores our drop-in. The error is Waiting if
-// the runtime can't load the list either.
+// read reads a list as libcni does. If own is false, it ignores our drop-in. The error is usually
+// Waiting if the runtime can't load the list either.
 func (n Net) read(name string, own bool) (p primary, err error) {
 	p = primary{File: name, conf: filepath.Ext(name) != ".conflist"}
 	link, err := n.Link(name)
@@ -139,7 +139,7 @@ func (p *primary) parse() (err error) {
 		_, incomplete = Parse(text)
 	}
 	if incomplete != nil {
-		return Waiting(fmt.Sprintf("%s is not complete: %v", p.File, incomplete))
+		return Waiting(fmt.Sprintf("%s is not complete, or not valid: %v", p.File, incomplete))
 	}
 	if p.List, err = Parse(text); err != nil {
 		return fmt.Errorf("%s, which the runtime loads: %w", p.File, err) // Parse demands more than libcni

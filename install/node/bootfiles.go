@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// The directory of Multus's auxiliary chain does not survive a reboot. At boot, systemd-tmpfiles
-// restores the directory and the entry from these files, before the runtime starts.
+// A reboot can empty the directory of Multus's auxiliary chain. At boot, systemd-tmpfiles restores the
+// directory and the entry from these files, before the runtime starts.
 const (
 	// bootName is the name of the agent's file in the configuration directory of systemd-tmpfiles.
 	bootName = "capture-cni.conf"
@@ -23,7 +23,7 @@ const (
 // bootLines returns the configuration for systemd-tmpfiles. It doubles each %, which would otherwise
 // begin a specifier.
 func bootLines(s Settings) []byte {
-	text := fmt.Sprintf(`# Written by capture-cni-node: makes the text in the auxiliary chain of Multus anew at boot.
+	text := fmt.Sprintf(`# Written by capture-cni-node: recreates the entry in Multus's auxiliary chain at boot.
 d %[1]s 0755 root root -
 C %[1]s/%[2]s 0600 root root - %[3]s/%[4]s
 `, s.NetDir, conflist.ChainedName, s.StateDir, bootEntryName)
@@ -48,7 +48,7 @@ func (n *Node) ensureIn(directory, name string, content []byte) error {
 	return n.within(directory, func(dir *host.Dir) error { return errors.Join(dir.ClearTemps(), dir.Ensure(name, content)) })
 }
 
-// bootFilesFault returns an error if systemd-tmpfiles would not restore the current entry at boot.
+// bootFilesFault returns an error if the node should have boot files, and one is missing or outdated.
 func (n *Node) bootFilesFault(text []byte) error {
 	s := n.Settings
 	if !s.KeepsBootFiles() {

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// canaryTimeout limits the test call of the plugin. It exceeds the plugin's own timeouts.
+// canaryTimeout limits the test calls of Canary together. It exceeds the plugin's own timeout for ADD.
 const canaryTimeout = 3 * time.Minute
 
 // Canary calls the installed plugin as the runtime does, with its entry and credentials, for a pod that
@@ -30,7 +30,7 @@ func (n *Node) Canary(ctx context.Context, pod capture.PodRef) error {
 	return n.canary(ctx, kubeconfig, pod)
 }
 
-// canary calls the plugins in all directories, with the path of a kubeconfig.
+// canary calls the plugin in each directory of BinDirs, with an entry that names this kubeconfig.
 func (n *Node) canary(ctx context.Context, kubeconfig string, pod capture.PodRef) error {
 	conf := n.canaryConf(kubeconfig)
 	for _, directory := range n.Settings.BinDirs {

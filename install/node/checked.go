@@ -17,7 +17,7 @@ type checked struct {
 	report    Report
 	clocks    error          // difference of the node's and the API server's clocks, as the last token shows it
 	contended report.Finding // the value of Keeper.contender
-	repaired  time.Time      // when the agent last restored the entry
+	repaired  time.Time      // when a repair last restored the entry
 	at        time.Time
 }
 
@@ -29,14 +29,14 @@ func (k *Keeper) setReport(report Report) {
 	}
 }
 
-// Alive reports whether the agent still reconciles the node.
+// Alive reports whether the agent has reconciled the node, or tried to claim it, within five resync
+// intervals.
 func (k *Keeper) Alive() bool {
 	return time.Since(k.last.Load().at) < 5*resyncInterval
 }
 
-// CurrentReport verifies the files and the runtime, and returns the result. While another agent or
-// release owns the node, or the agent should only remove capture-cni, it returns the last report
-// instead.
+// CurrentReport verifies the files and the runtime, and returns the result. Until the agent has claimed
+// and reconciled the node, and always with --state absent, it returns the last report instead.
 func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	last := k.last.Load()
 	if k.absent.Load() || !last.report.IsGood(PartOwner) {
@@ -45,7 +45,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	found := k.node.VerifyMode(ctx, last.report.Mode)
 	found.Add(PartCredentials, last.clocks)
 	found.Explain(PartCredentials, last.report) // why the agent could not request or remove credentials
-	// The runtime may ignore this entry, because it is a drop-in that the agent is only trying.
+	// This entry may be a drop-in that the agent is only trying, and that the runtime ignores.
 	if found.Mode == report.Auto && found.IsGood(PartEntry) {
 		found.Add(PartEntry, conflist.Waiting("the agent has not decided on a mode yet"))
 	}
@@ -61,7 +61,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 	if time.Since(last.repaired) < reportWindow {
 		found.Findings = append(found.Findings, report.Finding{
 			Code: report.EntryRepaired, Severity: report.Note,
-			Reason: "another program wrote the network configuration lately, and the agent added its entry again",
+			Reason: "another program changed the network configuration lately, and the agent then wrote its entry",
 		})
 	}
 	found.Add(PartPods, k.pods())
@@ -71,7 +71,7 @@ func (k *Keeper) CurrentReport(ctx context.Context) Report {
 
 func (k *Keeper) lastReport() Report { return k.last.Load().report }
 
-// Ready returns nil if the node is in the desired state, and otherwise its findings.
+// Ready returns nil if the node is in the desired state, and otherwise the node's findings.
 func (k *Keeper) Ready(ctx context.Context) error {
 	if found := k.CurrentReport(ctx); !found.Good() {
 		return errors.New(found.String())
@@ -88,5 +88,5 @@ func (k *Keeper) Accepts(ctx context.Context, pod capture.PodRef) error {
 	return k.node.Canary(ctx, pod)
 }
 
-// SetTainted sets the metric that says whether the node has the taint.
+// SetTainted sets the metric that says whether the node has the taint of --untaint.
 func (k *Keeper) SetTainted(tainted bool) { k.metrics.taint.Set(boolean(tainted)) }

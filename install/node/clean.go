@@ -22,9 +22,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns an error while captured pods run, because one that gets a new sandbox without
-// the entry would run uncaptured. It also returns an error if it can't list the pods. Without an entry,
-// or with force, it returns nil. Errors: conflist.Waiting while captured pods run.
+// CheckRemovable returns an error while captured pods, here all pods of the meshes, run on the node,
+// because a pod that gets a new sandbox without the entry would run uncaptured. It also returns an error
+// if it can't list the pods or look for an entry. With force, or if the node has had no entry since the
+// last Clean, it returns nil. Errors: conflist.Waiting while captured pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -59,9 +60,10 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	return nil
 }
 
-// Clean removes capture-cni from the node. It removes the entry first, so that no new pod needs the
-// plugin, and then the files that the plugin needs. It removes the plugin only with purge, because the
-// runtime executes the plugin to delete pods that started with it. A missing file is no error.
+// Clean removes capture-cni from the node. It removes the boot files and the entry first, so that no new
+// pod needs the plugin, and then the files that the plugin needs. It removes the programs only with
+// purge, because the runtime executes the plugin to delete pods that started with it. A missing file is
+// no error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
 	n.syncNames() // an agent that was killed may have removed an entry
@@ -85,7 +87,7 @@ func (n *Node) Clean(purge bool) error {
 	return n.written(s.StateDir, errors.Join(append(errs, n.removeFiles([]string{s.StateDir}, state...))...))
 }
 
-// purged returns the files in the plugins' directories that Clean removes only with purge.
+// purged returns the names of the files in BinDirs that Clean removes only with purge.
 func purged() []string {
 	return []string{conflist.PluginType, config.LookupProgram, config.DirectoriesFile}
 }

@@ -8,9 +8,10 @@ import (
 )
 
 // The agent restores the entry immediately until it has done so more than promptRepairs times within
-// repairWindow, and then with a back-off. Without the back-off, the agent and the other program would rewrite the file
-// without a pause, and the runtime would load each version. The agent reports a contention after more
-// than promptRepairs repairs within reportWindow.
+// repairWindow, and then with a back-off. Without the back-off, the agent and another program that
+// removes the entry would rewrite the file without a pause, and the runtime would load each version. The
+// agent reports a contention after more than promptRepairs repairs within reportWindow, until it has
+// repaired nothing for quietPeriod.
 const (
 	promptRepairs = 5
 	repairWindow  = 30 * time.Second
@@ -62,8 +63,9 @@ func (c *contention) isContended(now time.Time) bool {
 // ended.
 func (c *contention) isOver(now time.Time) bool { return now.Sub(c.last) > quietPeriod }
 
-// wait returns the time between a change of the directory and the next repair. Each further change
-// restarts this time.
+// wait returns the time between a change of the directory and the next repair. It is zero without a
+// back-off, and otherwise writerPause or, if that is shorter, the rest of the back-off. The caller calls
+// wait again after each further change.
 func (c *contention) wait(now time.Time) time.Duration {
 	return max(0, min(writerPause, c.backOff-now.Sub(c.last)))
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// decide returns the mode to use. It returns an error if there is no list yet, or if the list, another
-// mesh's plugin or the runtime's configuration makes the mode impossible. For Auto, it chooses a mode,
-// or returns Auto and an error if it can't choose yet.
+// decide returns the mode to use. Except under Multus, it returns an error if there is no list yet, or
+// if the list, istio-cni or the runtime's max_conf_num forbids the entry. For Auto, it chooses a mode, or
+// returns Auto and an error if it can't choose yet.
 func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
 	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
@@ -41,8 +41,8 @@ func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (repor
 }
 
 // tryDropIn places a drop-in, and reports whether the runtime has loaded it. It places none if the
-// runtime's report could not show that. PlaceEntry later removes a drop-in that the runtime has not
-// loaded, like any entry of another mode.
+// runtime loads no drop-ins, or if the runtime's report could not show that it has loaded this one.
+// PlaceEntry later removes a drop-in that the runtime has not loaded, like any entry of another mode.
 func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (loaded bool, err error) {
 	p, err := conflist.FindPrimary(net)
 	if err != nil {

@@ -49,8 +49,8 @@ func directoriesFault(s Settings, bin *host.Dir) error {
 	return err
 }
 
-// missingDirectories returns the directories that config.DirectoriesFile lists, and those of ours that
-// it lacks.
+// missingDirectories returns the directories that config.DirectoriesFile lists, and those of
+// ownDirectories that it lacks. If ownDirectories returns none, missingDirectories reads no file.
 func missingDirectories(s Settings, bin *host.Dir) (listed, missing []string, err error) {
 	own := ownDirectories(s)
 	if len(own) == 0 {

@@ -23,8 +23,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Evidence returns the parts of a support bundle that describe the node: the installed plugin, the
-// expiry of its credentials, the configuration that the runtime has loaded, and an outline of the
+// Evidence returns the parts of a support bundle that describe the node: the installed programs, the
+// expiry of the plugin's credentials, the configuration that the runtime has loaded, and an outline of the
 // conflists. Each part contains only known fields, and no copy of a file.
 func (n *Node) Evidence() []report.BundlePart {
 	return []report.BundlePart{
@@ -89,7 +89,7 @@ func (n *Node) programEvidence(ctx context.Context, directory string, p Program)
 	return e, nil
 }
 
-// outcome returns the reason for which a plugin does not run, without the plugin's output.
+// outcome returns the reason for which a program does not run, without the program's output.
 func outcome(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return errors.New(exit.ProcessState.String())
@@ -98,7 +98,7 @@ func outcome(err error) error {
 		return failed
 	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("not the response of a plugin")
+		return errors.New("its response is not the expected one")
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (n *Node) writeLoaded(ctx context.Context, out io.Writer) error {
 	}
 	loaded, err := n.Runtime.CNIConfig(ctx)
 	if err != nil && !errors.Is(err, cri.ErrNoConfig) {
-		err = errors.New("reading the runtime's status: malformed response")
+		err = errors.New("reading the runtime's status: the request failed")
 	}
 	e.ConfDir, e.MaxConfNum = report.Plain(loaded.PluginConfDir), loaded.PluginMaxConfNum
 	for _, dir := range loaded.PluginDirs {

@@ -21,7 +21,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// maxListFiles limits the number of files in the runtime's directory that are read.
+// maxListFiles limits the number of lists and drop-ins that writeLists reads.
 const maxListFiles = 256
 
 type listEvidence struct {
@@ -42,8 +42,8 @@ type ownEntry struct {
 	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
-// writeLists writes a line of JSON for each file that lists returns, in the order of the names, with the
-// drop-ins last.
+// writeLists writes a line of JSON for each of the first maxListFiles files that lists returns, in the
+// order of the names, with the drop-ins last.
 func (n *Node) writeLists(_ context.Context, out io.Writer) error {
 	names, err := n.lists()
 	if len(names) > maxListFiles {

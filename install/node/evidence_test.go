@@ -88,7 +88,7 @@ func TestProgramEvidence(t *testing.T) {
 	expectEvidence(t, New(wanted, nil, nil, slog.New(slog.DiscardHandler)), "node/programs.jsonl", `
 		{"path": "/a/capture-cni", "mode": "-rwxr-xr-x", "size": 43, "runs": true}
 		{"path": "/b/capture-cni", "mode": "-rwxr-xr-x", "size": 17, "runs": false, "fault": "exit status 3"}
-		{"path": "/c/capture-cni", "mode": "-rwxr-xr-x", "size": 22, "runs": false, "fault": "not the response of a plugin"}
+		{"path": "/c/capture-cni", "mode": "-rwxr-xr-x", "size": 22, "runs": false, "fault": "its response is not the expected one"}
 		{"path": "/d/capture-cni", "mode": "-rw-r--r--", "size": 0, "runs": false, "fault": "fork/exec `+wanted.Root+`/d/capture-cni: permission denied"}`,
 		"open "+wanted.Root+"/e/capture-cni: no such file")
 	goTool, err := exec.LookPath("go")
@@ -147,7 +147,7 @@ func TestRuntimeEvidence(t *testing.T) {
 	}{
 		"no socket":    {nil, "", "--cri-socket is none"},
 		"no answer":    {absent, "", "reading the runtime's version: Unknown"},
-		"no status":    {machine.Serve(t, silent{named}), none, "reading the runtime's status: malformed response"},
+		"no status":    {machine.Serve(t, silent{named}), none, "reading the runtime's status: the request failed"},
 		"CRI-O":        {machine.Serve(t, named), none, cri.ErrNoConfig.Error()},
 		"another form": {machine.Serve(t, machine.Loading{Named: named, Config: "secret"}), none, cri.ErrNoConfig.Error()},
 		"what it loads": {machine.Serve(t, machine.Loading{Named: named, Config: loaded}), `{"name": "containerd", "version": "2.1.0", "confDir": "/etc/cni/net.d", "binDirs": ["/opt/cni/bin", "(not of the expected form, not shown)"], "maxConfNum": 1,

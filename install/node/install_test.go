@@ -228,7 +228,7 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 			lab.Check(t, lock.Close())
 		}
 		n.Settings.Owner = "another"
-		if _, err := n.Claim(); err == nil || err.Error() != `the node belongs to release "mine", and this agent to "another": uninstall that one first` {
+		if _, err := n.Claim(); err == nil || err.Error() != `the node belongs to release "mine", and this agent to "another": first uninstall the other release` {
 			t.Errorf("another release: %v", err)
 		}
 		lab.Check(t, n.Uninstall(false, false))

@@ -101,7 +101,7 @@ func TestRepair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const (
-			lately = "\nnote: another program wrote the network configuration lately, and the agent added its entry again"
+			lately = "\nnote: another program changed the network configuration lately, and the agent then wrote its entry"
 			who    = "an unknown program keeps removing the entry (mode insert, /etc/cni/net.d/10-ptp.conflist, network podnet): " +
 				"find the program that writes there, or use another mode"
 			logged = `msg="another program keeps removing the entry"`
@@ -196,7 +196,7 @@ func TestReports(t *testing.T) {
 		k.podsErr = nil
 		lab.Check(t, os.WriteFile(k.node.Settings.At(ptpPath), []byte(machine.LinkerdList), 0o644))
 		k.repair(t.Context())
-		k.expect("another mesh", good+"\nnote: another program wrote the network configuration lately, and the agent added its entry again", nil)
+		k.expect("another mesh", good+"\nnote: another program changed the network configuration lately, and the agent then wrote its entry", nil)
 		for name, want := range map[string]float64{"other_mesh_entry allowed istio-cni": -1, "other_mesh_entry allowed linkerd-cni": 1} {
 			if got := k.metric(name); got != want {
 				t.Errorf("the metric %s is %v, want %v", name, got, want)

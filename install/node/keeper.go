@@ -46,13 +46,13 @@ func NewKeeper(n *Node, pods func() error, registry prometheus.Registerer, log *
 }
 
 const (
-	// resyncInterval is the interval at which the agent reconciles the whole node.
+	// resyncInterval is the longest interval at which the agent reconciles the whole node.
 	resyncInterval = time.Minute
 
 	// tokenCheckInterval is the interval at which the agent asks the API server whether it accepts the
 	// plugin's token. While the agent can't answer requests for pods, the interval is
-	// tokenCheckWithoutPods, because the plugin then needs the token, and lookups of meshed pods time
-	// out without a valid one.
+	// tokenCheckWithoutPods, because the plugin then needs the token, and lookups time out without a
+	// valid one.
 	tokenCheckInterval    = 5 * time.Minute
 	tokenCheckWithoutPods = 10 * time.Second
 
@@ -62,8 +62,8 @@ const (
 	undecidedInterval = 5 * time.Second
 )
 
-// checkToken asks the API server whether it rejects the plugin's token. If so, checkToken requests a
-// new token.
+// checkToken asks the API server whether it rejects the token on the node, if there should be one. If
+// the API server rejects it, checkToken runs a resync that requests a new token.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
 	if !k.node.Settings.Credentials.OnNode {
@@ -89,8 +89,8 @@ func (k *Keeper) claim(ctx context.Context) (lock io.Closer) {
 	return lock
 }
 
-// Claim locks the node for this agent. It returns nil if that fails, as while another agent holds the
-// node or another release owns it.
+// Claim locks the node for this agent. It returns nil if that fails, for example while another agent
+// holds the node or another release owns it.
 func (k *Keeper) Claim() io.Closer {
 	lock, err := k.node.Claim()
 	if err != nil {
@@ -145,9 +145,9 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	k.nextResync = time.Now().Add(k.untilNext())
 }
 
-// repair restores the entry after another program changed the runtime's directory. If the plugin or its
-// credentials are not in place, or the backend does not work, it reconciles the whole node instead, because the agent must write the
-// entry after everything that the plugin needs.
+// repair restores the entry after a change in the runtime's directory. If the plugin or its credentials
+// are not in place, or the backend does not work, it reconciles the whole node instead, because the
+// agent must write the entry after everything that the plugin needs.
 func (k *Keeper) repair(ctx context.Context) {
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
 		k.resync(ctx, false)

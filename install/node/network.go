@@ -27,7 +27,8 @@ func renamedByCilium(net *host.Dir) string {
 	return append(slices.DeleteFunc(names, isOther), "")[0]
 }
 
-// exclusive adds a finding if Cilium has renamed another program's file.
+// exclusive adds a finding if Cilium has renamed another program's file, and the agent's mode does not
+// protect the entry from Cilium.
 func (p *preflight) exclusive(net *host.Dir) {
 	renamed := renamedByCilium(net)
 	if renamed == "" {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node installs the plugin on a node, so that the runtime calls the plugin for every pod, and
-// keeps it installed while the agent runs. It also finds obstacles before an installation, and removes
-// everything from the node on request.
+// Package node installs the plugin on a node, so that the runtime or Multus calls the plugin, and keeps
+// it installed while the agent runs. It also finds obstacles before an installation, and removes
+// capture-cni from the node on request.
 package node
 
 import (
@@ -27,11 +27,11 @@ import (
 type Node struct {
 	Settings Settings
 	Store    *credentials.Store // writes the credentials
-	Runtime  *cri.Client        // nil with --cri-socket none
+	Runtime  *cri.Client        // nil if the runtime is not asked, as with --cri-socket none
 	log      *slog.Logger
 
-	Credentials credentials.State // the valid credentials that Install found or wrote last
-	Mode        report.Mode       // mode in the settings; Auto until the agent has chosen a mode
+	Credentials credentials.State // the valid credentials that Install found or wrote last; only Kubeconfig if the node should have none
+	Mode        report.Mode       // mode in the settings or, once the agent has chosen one for Auto, that mode
 	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
 	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
 
@@ -42,8 +42,8 @@ type Node struct {
 	loader   conflist.Loader // the settings of that runtime
 }
 
-// New returns a Node. api may be nil for a Node that is only verified or cleaned. runtime is nil with
-// --cri-socket none.
+// New returns a Node. api may be nil for a Node that is only verified or cleaned. runtime is nil if the
+// runtime should not be asked, as with --cri-socket none.
 func New(settings Settings, api *kube.Client, runtime *cri.Client, log *slog.Logger) *Node {
 	return &Node{
 		Settings: settings,
@@ -75,16 +75,17 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 		_, err := n.PlaceEntry(ctx)
 		report.Add(PartEntry, err)
 	} else {
-		report.Add(PartEntry, conflist.Waiting("the agent writes the text once the plugin and its credentials are installed"))
+		report.Add(PartEntry, conflist.Waiting("the agent writes the entry once the plugin and its credentials are installed"))
 	}
 	report.Mode = n.Placed
 	return report
 }
 
-// syncNames syncs the directories that the agent writes, if it must. An earlier agent, which was killed,
-// may have renamed a file without syncing its name, and an earlier sync may have failed. After a power
-// cut, the file would be missing, although this agent found it. A directory that can't be synced is no
-// fault of the node, because all files are there.
+// syncNames syncs the directories of programs, state and lists, unless it has done so before, and each
+// later write was synced. An earlier agent, which was killed, may have renamed a file without syncing
+// its name, and an earlier sync may have failed. After a power cut, the file would be missing, although
+// this agent found it. A directory that can't be synced is no fault of the node, because all files are
+// there.
 func (n *Node) syncNames() {
 	if n.unsynced == nil {
 		return
@@ -113,8 +114,8 @@ func isNew(err, logged error) bool {
 	return err != nil && (logged == nil || err.Error() != logged.Error())
 }
 
-// written takes the result of writing in a directory. It adds to an error that the node's security
-// module denied the write, if it did.
+// written returns the error of a write in a directory. If the node's security module denied the write,
+// written adds that to the error. It also records an ErrUnsynced for syncNames.
 func (n *Node) written(directory string, err error) error {
 	if errors.Is(err, host.ErrUnsynced) {
 		n.unsynced = err
@@ -151,8 +152,10 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 	return errors.Join(do(directory), directory.Close())
 }
 
-// PlaceEntry writes the entry into the runtime's CNI configuration and removes the entries of other
-// modes. It writes nothing if withholdsEntry forbids that. changed reports whether it wrote the entry.
+// PlaceEntry writes the entry into the runtime's CNI configuration, and removes the entries of other
+// modes. In mode owned, it keeps these while the runtime may load one of several lists. It writes
+// nothing if withholdsEntry forbids that. changed reports whether it wrote a missing or outdated entry,
+// except by tryDropIn.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.withLists(ctx, func(net conflist.Net) (err error) {
@@ -183,7 +186,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 		}
 		unmarked := n.written(n.Settings.StateDir, n.ensureIn(n.Settings.StateDir, placedName, nil))
 		if isNew(unmarked, n.unmarked) {
-			n.log.Warn("writing that the node has an entry failed", "error", unmarked)
+			n.log.Warn("recording that the node has an entry failed", "error", unmarked)
 		}
 		n.unmarked = unmarked
 		if n.Placed != report.Owned || !conflist.IsAmbiguous(net) { // otherwise the other lists need their entries
@@ -235,7 +238,7 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	if directory := filepath.Dir(kubeconfig); directory != n.Settings.StateDir {
 		warnings = append(warnings, report.Finding{
 			Code: report.CredentialsUnsaved, Severity: report.Warning,
-			Reason: "the plugin's credentials are only in " + directory +
+			Reason: "the plugin's current credentials are only in " + directory +
 				", which a reboot empties, because the disk of " + n.Settings.StateDir + " is full or read-only",
 			Next: "free space on that disk, or make it writable",
 		})
@@ -247,8 +250,9 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 	return found
 }
 
-// examineEntry returns an error if the entry is missing, wrong or forbidden by istio-cni, and warnings about another plugin in
-// the list that captures the same pods.
+// examineEntry returns an error if the entry is missing, wrong or forbidden by istio-cni, or if the
+// runtime might not load it, and warnings about istio-cni plugins in the list that capture the same
+// pods.
 func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {
 		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)

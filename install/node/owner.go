@@ -63,7 +63,7 @@ func (n *Node) Claim() (io.Closer, error) {
 		return nil, err
 	}
 	if other := strings.TrimSpace(string(owner)); other != "" && other != n.Settings.Owner {
-		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: uninstall that one first", other, n.Settings.Owner)
+		return nil, fmt.Errorf("the node belongs to release %q, and this agent to %q: first uninstall the other release", other, n.Settings.Owner)
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
@@ -82,7 +82,7 @@ func (n *Node) Claim() (io.Closer, error) {
 		holder = "outside a pod"
 	}
 	if err := state.Ensure(holderName, []byte(holder+"\n")); err != nil {
-		n.log.Warn("writing which agent holds the node failed", "error", err)
+		n.log.Warn("writing the name of the node's agent failed", "error", err)
 	}
 	return lock, nil
 }
@@ -93,7 +93,7 @@ func holderOf(state *host.Dir) string {
 	if name := nameIn(state, holderName); name != "" {
 		return "agent " + name
 	}
-	return "another agent" // Clean has removed the file
+	return "another agent" // Clean has removed the file, or the agent could not write it
 }
 
 // nameIn returns the name in a file of the state directory, or "" if it can't read the file.

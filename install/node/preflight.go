@@ -39,7 +39,7 @@ func Answers(findings report.Findings) []Answer {
 	return answers
 }
 
-// Check returns obstacles to an installation on a node. It writes nothing.
+// Check returns findings about obstacles to an installation on a node. It changes no file of the node.
 func Check(ctx context.Context, settings Settings, runtime *cri.Client) report.Findings {
 	p := preflight{settings: settings, found: inAgent(ctx, settings, runtime)}
 	p.kernel(ctx)
@@ -98,7 +98,7 @@ func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	reported, source := cri.ReadCNISettings(ctx, p.settings.Root, runtime)
 	if source == "" {
 		p.note(report.DirectoriesUnknown, "check that --net-dir and --bin-dir are the runtime's",
-			"neither the runtime nor a file of containerd or CRI-O says where the runtime looks")
+			"neither the runtime nor a file of containerd or CRI-O says which CNI directories the runtime uses")
 		return
 	}
 	if reported.ConfDir != "" && reported.ConfDir != p.settings.NetDir && !p.settings.Mode.UnderMultus() {
@@ -131,17 +131,17 @@ func (p *preflight) writable() {
 			what, do := host.DescribeDenial(p.label, p.settings.At(directory))
 			p.serious(report.WriteDenied, do, "%s can't be written to (%v): %s", directory, err, what)
 		case err != nil:
-			p.serious(report.ReadOnly, "mount it writable; on a read-only image, use the directory of the platform's documentation",
+			p.serious(report.ReadOnly, "mount it writable; on a read-only image, use the directory that the platform's documentation names",
 				"%s can't be written to (%v)", directory, err)
 		}
 	}
 }
 
-// chain checks the requirements of mode multus-chain other than its directory.
+// chain adds notes about settings that matter only in mode multus-chain.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
-		p.note(report.NoBootFiles, "set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
-			"nothing recreates the entry in %s at boot: pods that start before the agent run uncaptured", p.settings.NetDir)
+		p.note(report.NoBootFiles, "set --tmpfiles-dir /etc/tmpfiles.d if a boot empties --net-dir",
+			"nothing recreates the entry in %s at boot, so if a boot removes it, pods start uncaptured until the agent runs", p.settings.NetDir)
 	}
 	if p.settings.Entry.Conf.Status == config.StatusStrict {
 		p.note(report.StatusIgnored, "remove it from --netconf",
@@ -179,7 +179,7 @@ func (p *preflight) lists(net conflist.Net) {
 	}
 	for i, list := range found {
 		if slices.ContainsFunc(list.List.Plugins, func(plugin conflist.Plugin) bool { return strings.HasPrefix(plugin.Type, "multus") }) {
-			p.note(report.MultusPrimary, "consider --mode multus; Multus passes no annotations on, so that every pod costs an API read",
+			p.note(report.MultusPrimary, "consider --mode multus, in which the plugin looks up each pod, because Multus passes no annotations",
 				"%s belongs to Multus", list.File)
 		}
 		switch err := list.CheckVersion(); {

@@ -29,7 +29,7 @@ func TestPreflight(t *testing.T) {
 		list, second = "/etc/cni/net.d/10-a.conflist", "/etc/cni/net.d/20-b.conflist"
 		containerd   = "/etc/containerd/config.toml"
 		good         = `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}]}`
-		unknown      = "note: neither the runtime nor a file of containerd or CRI-O says where the runtime looks: check that --net-dir and --bin-dir are the runtime's"
+		unknown      = "note: neither the runtime nor a file of containerd or CRI-O says which CNI directories the runtime uses: check that --net-dir and --bin-dir are the runtime's"
 		loads        = "10-a.conflist, which the runtime loads, has the entry of "
 		retire       = "a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md)"
 		open         = "note: the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in /etc/cni/net.d: NAME (0644): set the mode 0600, or ask the owner to"
@@ -75,7 +75,7 @@ func TestPreflight(t *testing.T) {
 			unknown, "10-a.conflist has cniVersion 0.2.0, which the plugin does not support: expected 0.3.0 to 1.1.0: correct it, or ask its owner to", openA,
 		}},
 		"Linkerd, and a list that is not loaded": {map[string]string{list: machine.LinkerdList, second: "{"}, nil, []string{
-			unknown, "note: " + loads + "linkerd-cni, which captures pods with a proxy of its own: no pod may have a proxy of both; netconf.meshes says whose pods capture-cni captures",
+			unknown, "note: " + loads + "linkerd-cni, which captures pods with a proxy of its own: no pod may have proxies of both meshes; netconf.meshes says whose pods capture-cni captures",
 			strings.Replace(open, "NAME", "10-a.conflist (0644), 20-b.conflist", 1),
 		}},
 		"istio-cni": {map[string]string{list: machine.SidecarList}, nil, []string{
@@ -91,7 +91,7 @@ func TestPreflight(t *testing.T) {
 			unknown, loads + "istio-cni with ambient mode enabled, which captures ambient pods and those with sidecars: remove capture-cni, or disable ambient mode in istio-cni", openA,
 		}},
 		"Multus": {map[string]string{list: changed("calico", "multus-shim")}, nil, []string{
-			unknown, "note: 10-a.conflist belongs to Multus: consider --mode multus; Multus passes no annotations on, so that every pod costs an API read", openA,
+			unknown, "note: 10-a.conflist belongs to Multus: consider --mode multus, in which the plugin looks up each pod, because Multus passes no annotations", openA,
 		}},
 		"with Multus": {
 			map[string]string{"/etc/cni/net.d/whereabouts.d/x": "", containerd: cri + "conf_dir = \"/elsewhere\"\n"},
@@ -123,7 +123,7 @@ func TestPreflight(t *testing.T) {
 			map[string]string{"/etc/cni/net.d/10-other.conf": `{"type": `},
 			func(s *Settings) { s.Mode, s.Entry.Conf.Status = report.MultusChain, config.StatusStrict },
 			[]string{
-				unknown, "note: nothing recreates the entry in /etc/cni/net.d at boot: pods that start before the agent run uncaptured: set --tmpfiles-dir /etc/tmpfiles.d if that directory is emptied at boot",
+				unknown, "note: nothing recreates the entry in /etc/cni/net.d at boot, so if a boot removes it, pods start uncaptured until the agent runs: set --tmpfiles-dir /etc/tmpfiles.d if a boot empties --net-dir",
 				`note: Multus passes neither STATUS nor CHECK on to its chain: {"status": "strict"} has no effect: remove it from --netconf`,
 				"/etc/cni/net.d/10-other.conf, which another program wrote, is no plugin's configuration (not JSON at byte 9): Multus skips the whole chain, and pods start uncaptured; correct or delete that file: ask the owner of the file",
 				strings.Replace(open, "NAME", "10-other.conf", 1),

@@ -13,7 +13,7 @@ import (
 // preflightTimeout limits the duration of preflight's checks at the agent's start.
 const preflightTimeout = 30 * time.Second
 
-// Preflight logs and counts the findings of preflight. It runs in parallel with the agent's work, which
+// Preflight logs and counts the findings of inAgent. It runs in parallel with the agent's work, which
 // does not depend on the checks.
 func (k *Keeper) Preflight(ctx context.Context) {
 	k.logProblems(ctx, func(ctx context.Context) report.Findings {
@@ -39,7 +39,7 @@ func (k *Keeper) logProblems(ctx context.Context, check func(context.Context) re
 	case err := <-failed:
 		k.log.Warn("the checks of preflight failed: run capture-cni-node preflight on the node", "error", err)
 	case <-ctx.Done():
-		k.log.Warn("the checks of preflight took too long: run capture-cni-node preflight on the node", "error", ctx.Err())
+		k.log.Warn("the checks of preflight did not finish: run capture-cni-node preflight on the node", "error", ctx.Err())
 	}
 }
 

@@ -35,8 +35,9 @@ func programs(s Settings) []Program {
 	return []Program{{config.LookupProgram, filepath.Join(filepath.Dir(s.Binary), config.LookupProgram), s.Execute.tryVersion}, plugin}
 }
 
-// installPrograms replaces the programs in a directory that differ from the agent's copies. It also
-// copies each replaced program to the state directory, and writes config.DirectoriesFile.
+// installPrograms installs the programs that a directory lacks, or that differ there from the agent's
+// copies. It also copies each newly installed program to the state directory, and updates
+// config.DirectoriesFile.
 func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log *slog.Logger) error {
 	errs := []error{bin.ClearTemps(), listDirectories(s, bin)}
 	for _, p := range programs(s) {
@@ -47,7 +48,7 @@ func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log 
 		}
 		log.Info("installed a program", "name", p.Name, "directory", bin.Path())
 		if err := p.keepLastGood(state); err != nil {
-			log.Warn("keeping a copy of a program failed: without it the agent can't replace one that does not run", "name", p.Name, "error", err)
+			log.Warn("keeping a copy of a program failed: without the copy, the agent can't restore the program", "name", p.Name, "error", err)
 		}
 	}
 	return errors.Join(errs...)
@@ -63,9 +64,9 @@ func programsFault(s Settings, bin *host.Dir) error {
 	return errors.Join(errs...)
 }
 
-// install replaces a directory's program if it differs from the agent's copy. It first executes the new
-// program. If the new program fails, and the old one fails, too, install restores the last copy that
-// worked.
+// install replaces a directory's program if it is missing or differs from the agent's copy. It first
+// executes the new program. If the new program fails or can't be written, and the old one does not run,
+// either, install restores the last copy that worked.
 func (p Program) install(ctx context.Context, bin, state *host.Dir) (changed bool, err error) {
 	if err := p.fault(bin); !errors.Is(err, errDiffers) && !host.IsAbsent(err) {
 		return false, err

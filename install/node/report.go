@@ -60,7 +60,8 @@ func (r *Report) Explain(part string, earlier Report) {
 	}
 }
 
-// String returns a line for each finding, the worst first, with its code.
+// String returns a line for each finding, with its code: faults, then warnings, then notes. If there are
+// no faults, the first line says that the node is in the desired state.
 func (r Report) String() string {
 	var lines []string
 	if r.Good() {

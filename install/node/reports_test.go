@@ -181,7 +181,7 @@ func TestFallbackIsShown(t *testing.T) {
 			lab.Check(t, os.WriteFile(n.Settings.At(directory+name), []byte(text), 0o600))
 		}
 		report := n.VerifyMode(t.Context(), report.Insert)
-		if shown := strings.Contains(report.String(), "warning: the plugin's credentials are only in /run/capture-cni, which a reboot empties, because the disk of "+
+		if shown := strings.Contains(report.String(), "warning: the plugin's current credentials are only in /run/capture-cni, which a reboot empties, because the disk of "+
 			"/var/lib/capture-cni is full or read-only: free space on that disk, or make it writable"); shown != warns || !report.IsGood(PartCredentials) {
 			t.Errorf("in %s: %s", directory, report)
 		}

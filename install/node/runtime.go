@@ -17,7 +17,8 @@ import (
 // runtimeFault returns an error if the runtime does not answer, or reports a configuration that does not
 // call the plugin or, in mode multus-chain, the chain. It returns nil in mode multus, and if the runtime
 // does not report its configuration, or has no socket, because the agent then relies on the files. In
-// mode auto, a missing socket is an error, because the runtime's report decides the mode.
+// mode auto, a missing socket is an error, except with --cri-socket none, because the runtime's report
+// decides the mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
 		return nil
@@ -54,7 +55,7 @@ const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports whether the
 // runtime has loaded one. It returns false at once for a runtime that never reports its configuration,
-// and an error if a request still fails after answerTimeout.
+// and an error if a request still fails after answerTimeout, or if ctx ends.
 func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)
@@ -75,7 +76,7 @@ func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfi
 	}
 }
 
-// Runtime is the runtime that answered last.
+// Runtime is the runtime that answered last, or zero if none has answered.
 type Runtime struct {
 	Program report.Runtime
 	Socket  string
@@ -114,7 +115,8 @@ func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 }
 
 // Rival returns the program that keeps removing the entry, or "unknown" if no file of the node
-// identifies the program. The warning names the list and the network that lose the entry.
+// identifies the program. The warning names the list and the network that lose the entry, if there is a
+// list.
 func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment

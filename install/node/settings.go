@@ -19,11 +19,11 @@ type Settings struct {
 	Root string
 	Mode report.Mode
 
-	NetDir      string   // the runtime's directory of network configurations or, in mode multus-chain, the chain's directory
+	NetDir      string   // directory of network configurations: the runtime's, in mode multus Multus's, in mode multus-chain the chain's
 	BinDirs     []string // the runtime's directories of plugins
 	StateDir    string   // survives a reboot; contains the credentials and the agent's state
-	RunDir      string   // contains the agent's socket, and the credentials while StateDir is full or read-only
-	TmpfilesDir string   // systemd-tmpfiles' configuration, for mode multus-chain; if empty, a reboot removes the entry
+	RunDir      string   // contains the agent's sockets and the backend's verdict, and the credentials while StateDir is full or read-only
+	TmpfilesDir string   // systemd-tmpfiles' configuration, for mode multus-chain; if empty, nothing restores the entry at boot
 
 	BesideIstioCNI bool // the list may contain istio-cni during a migration, but never with ambient mode
 
@@ -76,14 +76,14 @@ const guardName = "guard"
 // GuardDirectory returns the path, in the agent's container, of the guard's files.
 func (s Settings) GuardDirectory() string { return s.At(s.RunDir) + "/" + guardName }
 
-// Plugin returns the path, in the agent's container, of the installed plugin.
+// Plugin returns the path, in the agent's container, of the plugin in the first of BinDirs.
 func (s Settings) Plugin() string { return s.At(s.BinDirs[0]) + "/" + conflist.PluginType }
 
 // CredentialDirs returns the directories for credentials, the preferred one first.
 func (s Settings) CredentialDirs() []string { return []string{s.StateDir, s.RunDir} }
 
 // BackendFault returns an error if the backend that the operator configured does not work on this node,
-// so that the entry must not be written.
+// or if Auto has no verdict. The agent then writes no entry, except to restore a lost one.
 func (s Settings) BackendFault() error { return s.Backend.Fault(s.Entry.Asked) }
 
 // KeepsBootFiles reports whether systemd-tmpfiles should create the entry at boot.

@@ -48,8 +48,8 @@ func (k *Keeper) otherDirectories() []string {
 }
 
 // Changed schedules the work after a change in a directory. For one of otherDirectories, that is a
-// resync in the next step. For any other directory, such as the runtime's, it is a repair, which
-// waits while another program keeps changing the entry.
+// resync in the next step. For any other directory, such as the runtime's, it is a repair, which the
+// back-off can delay.
 func (k *Keeper) Changed(directory string) {
 	if slices.Contains(k.otherDirectories(), directory) {
 		k.nextResync = time.Time{}
@@ -80,9 +80,9 @@ func (k *Keeper) Step(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// Absent removes capture-cni from the node, and keeps it removed until ctx ends. While captured pods
-// run, Absent keeps the plugin installed instead, and other goroutines answer requests for pods. Before
-// the removal, Absent calls stop to end these goroutines.
+// Absent removes capture-cni from the node, and keeps it removed until ctx ends. While CheckRemovable
+// returns an error, Absent keeps the plugin installed instead, and other goroutines answer requests for
+// pods. Before the removal, Absent calls stop to end these goroutines.
 func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	lock := k.claim(ctx)
 	if lock == nil {

@@ -20,13 +20,14 @@ import (
 
 // pollInterval is the interval at which the agent reports all directories as changed, if the kernel has
 // no inotify watches left. Otherwise it is the interval at which the agent checks whether a watched
-// directory was replaced.
+// directory was created or replaced.
 const pollInterval = time.Second
 
 // watch begins to watch directories and their subdirectories, including those that are created or
-// replaced later. Until its context ends, serve sends the path of a directory in which a file was
-// created, written, renamed or removed. If the kernel refuses watches, watch calls polling, and serve
-// sends every path at each interval.
+// replaced later. Until its context ends, serve sends the path of a directory that was created or
+// replaced, or in which a file, other than the agent's temporary ones, was created, written, renamed or
+// removed. If the kernel refuses watches, watch calls polling, and serve sends every path at each
+// interval.
 func watch(directories []string, polling func(), log *slog.Logger) (changes <-chan string, serve func(context.Context)) {
 	w := &watcher{directories: directories, watched: map[string]os.FileInfo{}, changes: make(chan string, 1), log: log}
 	var err error
@@ -111,7 +112,7 @@ func (w *watcher) forward(ctx context.Context) {
 			}
 			refused = err != nil
 			for _, directory := range renewed {
-				w.log.Info("watching a directory that was recreated", "directory", directory)
+				w.log.Info("watching a directory that was created or replaced", "directory", directory)
 				w.send(ctx, directory)
 			}
 		}

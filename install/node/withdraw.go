@@ -47,8 +47,8 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	if err != nil {
 		return conflist.Waiting(fmt.Sprintf("the credentials stay until every installed plugin gets pods from the agent: %v", err))
 	}
-	// Remove the files that credentialFiles looks for last, because their absence means that the
-	// removal is complete.
+	// Remove last the files that credentialFiles looks for, because their absence means that the removal
+	// is complete.
 	err = errors.Join(
 		n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)),
 		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
@@ -57,11 +57,12 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("removing the credentials: %w", err)
 	}
-	n.log.Info("removed the plugin's credentials: pods come from the agent alone")
+	n.log.Info("removed the plugin's credentials: the plugin now gets pods only from the agent")
 	return nil
 }
 
-// credentialFiles returns the paths of the credentials on the node, and of the programs that use them.
+// credentialFiles returns the paths of kubeconfigs and tokens on the node, and of the programs that use
+// them.
 func (n *Node) credentialFiles() []string {
 	written := n.present(n.Settings.CredentialDirs(), config.KubeconfigName, credentials.TokenName)
 	return append(written, n.present(n.Settings.BinDirs, config.LookupProgram)...)
