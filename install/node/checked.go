@@ -12,7 +12,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// checked is the result of the last reconciliation.
+// checked is the result of the last reconciliation, or of the last failed attempt to claim the node.
 type checked struct {
 	report    Report
 	clocks    error          // difference of the node's and the API server's clocks, as the last token shows it

@@ -39,8 +39,8 @@ type Settings struct {
 	Disk    host.Disk `json:"-"` // makes operations fail in simulations; nil on a real node
 }
 
-// DefaultSettings returns the defaults of the agent's flags. Its directories are those of kubeadm's
-// nodes.
+// DefaultSettings returns the defaults of the agent's flags, except those about credentials. Its
+// directories are those of kubeadm's nodes.
 func DefaultSettings(root string) Settings {
 	return Settings{
 		Root: root, Mode: report.Auto,
