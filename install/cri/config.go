@@ -30,12 +30,12 @@ type CNIConfig struct {
 	}
 }
 
-// ErrNoConfig means that the runtime does not report its CNI configuration, like CRI-O, or reports it
-// in another form than containerd.
+// ErrNoConfig means that the runtime does not report its CNI configuration, as CRI-O does not in its
+// status, or reports it in an unknown form.
 var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
 
 // CNIConfig returns the CNI configuration that the runtime has loaded, from the status in containerd's
-// form. Errors: ErrNoConfig.
+// form. Errors: ErrNoConfig, ErrNoSocket.
 func (c *Client) CNIConfig(ctx context.Context) (CNIConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

@@ -14,13 +14,12 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ErrNoEvents means that the runtime sends no events, or that it would send each event only to this
-// client, and not to the kubelet.
+// ErrNoEvents means that the runtime sends no events, or that it would send each event to only one
+// client, so that the kubelet would miss events.
 var ErrNoEvents = errors.New("no CRI events")
 
-// Listen receives the runtime's events until the stream or ctx ends. Once the runtime has accepted the
-// request, Listen calls connected. Then it calls began for each sandbox that starts. Errors:
-// ErrNoEvents.
+// Listen receives the runtime's events until the stream or ctx ends. Once the request is sent, Listen
+// calls connected. Then it calls began for each sandbox that starts. Errors: ErrNoEvents.
 func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 	version, err := c.Version(ctx)
 	if err != nil {

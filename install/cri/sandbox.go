@@ -34,7 +34,7 @@ type Sandbox struct {
 type OCIRuntime struct {
 	Handler string // the handler in the pod's runtime class
 	Type    string // containerd's type of the shim
-	Program string // the program that the shim executes, if it executes one
+	Program string // the program that the shim's options name, or ""
 }
 
 // Sandboxes lists the running sandboxes.
@@ -121,8 +121,8 @@ func NewLocator(client *Client) *Locator {
 }
 
 // Sandboxes lists the running sandboxes with their networks. It requests the network of each sandbox
-// once and keeps the answer. If such a request fails, it sets the sandbox's NetworkError, and the
-// listing succeeds.
+// until it has an answer, and keeps the answer. If such a request fails, it sets the sandbox's
+// NetworkError, and the listing succeeds.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

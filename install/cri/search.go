@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// searchTimeout limits a search to half of a request's time, so that the request that needed the search
-// has the other half.
+// searchTimeout limits a search to half of statusTimeout, so that the request that needed the search
+// has at least the other half.
 const searchTimeout = statusTimeout / 2
 
 // KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
@@ -37,7 +37,7 @@ type search struct {
 	last      string        // the socket that was found last; only the searching request may use it
 
 	mu    sync.Mutex
-	found *grpc.ClientConn // nil until a search has found the runtime
+	found *grpc.ClientConn // nil before the first search, and after the connection was lost
 }
 
 func newSearch(sockets []string) *search {
@@ -121,14 +121,14 @@ func (s *search) find(ctx context.Context) (*grpc.ClientConn, error) {
 type candidate struct {
 	socket string
 	conn   *grpc.ClientConn // nil after an error
-	pods   bool             // the runtime runs pods
+	pods   bool             // the runtime has sandboxes, running or stopped
 	err    error
 }
 
-// choose connects to the kubelet's runtime, which is the one that runs pods. It chooses a runtime
-// without pods only if that was the kubelet's runtime before, or if no other socket can belong to the
-// kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would choose another, idle
-// runtime on the node.
+// choose connects to the kubelet's runtime, which is the only one with pods. It chooses a runtime
+// without pods only if that was the kubelet's runtime before, or, in the first search, if no other
+// socket can belong to the kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would
+// choose another, idle runtime on the node.
 func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	candidates := askAll(ctx, distinct(s.sockets))
 	var running, idle, silent []candidate
@@ -194,8 +194,8 @@ func distinct(sockets []string) (paths []string) {
 	return paths
 }
 
-// askAll sends requests to all sockets at the same time, so that a runtime that hangs does not delay
-// the other answers.
+// askAll sends requests to all sockets at the same time, so that a runtime that hangs leaves the others
+// the time to answer.
 func askAll(ctx context.Context, sockets []string) []candidate {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -208,7 +208,7 @@ func askAll(ctx context.Context, sockets []string) []candidate {
 	return candidates
 }
 
-// ask connects to a socket, and asks whether a runtime there runs pods.
+// ask connects to a socket, and asks whether a runtime there has pods.
 func ask(ctx context.Context, socket string) candidate {
 	conn, err := dial(socket)
 	if err != nil {

@@ -27,7 +27,7 @@ type ConditionWriter struct {
 
 	written corev1.NodeCondition // the API server's copy; without a Type while it is unknown
 	failing time.Time            // since when the node is not ready; zero while it is ready
-	fault   string               // the last one that was logged
+	fault   string               // the last failure to write that was logged; "" after a success
 }
 
 // NewConditionWriter returns a ConditionWriter. It calls holds while the condition is true, and begins
@@ -64,8 +64,8 @@ func (w *ConditionWriter) Run(ctx context.Context) {
 // fault changes the condition only after the time grace.
 func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	if w.written.Type == "" {
-		// An empty patch returns the Node without the permission to get Nodes, which RBAC can't limit
-		// to this Node.
+		// The answer to an empty patch contains the Node, so the agent needs no permission to get Nodes,
+		// which RBAC can't limit to the agent's own Node.
 		node, err := w.patch(ctx, map[string]any{})
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ const (
 )
 
 // NewEvictor returns an Evictor of one node's pods. It evicts no pod while ready returns an error,
-// because the replacement would be uncaptured, too.
+// because the replacement could be uncaptured, too.
 func NewEvictor(
 	api *Client, nodeName string, meshes []config.MeshName, ready func(context.Context) error,
 	registry prometheus.Registerer, log *slog.Logger,
@@ -151,8 +151,8 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 }
 
 // denial returns the reason for which this agent may not evict a pod, or "". The agent must check this
-// itself, because the API server permits it to evict any pod, and any process that reaches the agent's
-// socket can send a request.
+// itself, because the API server permits it to evict other nodes' pods, too, and any process that
+// reaches the agent's socket can send a request.
 func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {

@@ -40,8 +40,8 @@ type LeaseWriter struct {
 	log      *slog.Logger
 
 	stored  *coordination.Lease // the Lease as the API server has it, or nil if unknown
-	written string              // the state in the Lease
-	at      time.Time           // of the last write
+	written string              // the state that was written last
+	at      time.Time           // of the last successful write
 	beat    time.Duration       // time until the next write if nothing changes
 	next    time.Time           // earliest time of the next write
 	pause   time.Duration       // current back-off; zero after a successful write
@@ -81,7 +81,7 @@ func (w *LeaseWriter) Run(ctx context.Context) {
 
 // Publish writes the state if that is due.
 func (w *LeaseWriter) Publish(ctx context.Context, now time.Time) {
-	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // a later time means that the clock was set back
+	if now.Before(w.next) && w.next.Sub(now) <= maxPause { // a longer pause means that the clock was set back
 		return
 	}
 	current := w.settings.State(ctx)

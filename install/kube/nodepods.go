@@ -55,10 +55,10 @@ func (c *Client) WatchNodePods(ctx context.Context, node string, store PodStore)
 type podWatch struct {
 	PodStore
 	client   rest.Interface
-	ctx      context.Context // the context of WatchNodePods, because the reflector lists without it
+	ctx      context.Context // the context of WatchNodePods
 	selector string
 	pace     *rate.Limiter
-	extend   func() // removes the time limit of the open watch; nil if it is already removed
+	extend   func() // gives a watch that has received its initial pods more time; nil if no watch waits for them
 }
 
 func newPodWatch(ctx context.Context, client rest.Interface, node string, store PodStore) *podWatch {
@@ -112,8 +112,8 @@ func (w *podWatch) Transformer() cache.TransformFunc {
 	return func(pod any) (any, error) { return w.Transform(pod) }
 }
 
-// Replace implements cache.ReflectorStore. The reflector calls it when it has all pods of a list, or
-// all initial pods of a watch.
+// Replace implements cache.ReflectorStore. The reflector calls Replace when the reflector has all pods
+// of a list, or all initial pods of a watch.
 func (w *podWatch) Replace(pods []any, resourceVersion string) error {
 	if w.extend != nil {
 		w.extend()
@@ -168,7 +168,7 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 			continue
 		case large:
 			w.fail(fmt.Errorf("listing the node's pods: ten of them are too large: "+
-				"they, and those after them, are read when they are asked for: %w", err))
+				"the agent reads them, and the pods after them, only on request: %w", err))
 			return kept, nil
 		case err != nil:
 			w.fail(fmt.Errorf("listing the node's pods: %w", err))
@@ -180,7 +180,7 @@ func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.
 			return kept, nil
 		}
 		if len(kept.Items) >= maxListed {
-			w.fail(fmt.Errorf("listing the node's pods: more than %d have its name: the others are read when they are asked for", maxListed))
+			w.fail(fmt.Errorf("listing the node's pods: more than %d pods name the node: the agent reads the others only on request", maxListed))
 			return kept, nil
 		}
 	}

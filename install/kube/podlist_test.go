@@ -93,7 +93,7 @@ func TestTooManyPods(t *testing.T) {
 	if len(store.texts) != maxListed+1 || pages != maxListed/pageSize {
 		t.Errorf("%d pods of %d pages", len(store.texts), pages)
 	}
-	if store.failure == nil || !strings.Contains(store.failure.Error(), "more than 2000 have its name") {
+	if store.failure == nil || !strings.Contains(store.failure.Error(), "more than 2000 pods name the node") {
 		t.Errorf("told: %v", store.failure)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // PodStore stores a node's pods. Its methods receive each pod as a *corev1.Pod, or as the object that
 // Transform returned for the pod.
 type PodStore interface {
-	// Transform is called for each pod before the next pod is read.
+	// Transform returns the object to store for a pod of a list, or for an initial pod of a watch.
 	Transform(pod any) (runtime.Object, error)
 	Add(pod any) error
 	Update(pod any) error

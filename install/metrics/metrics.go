@@ -44,7 +44,7 @@ func (f *Factory) Counter(name, help string) prometheus.Counter {
 	return f.auto.NewCounter(prometheus.CounterOpts(f.document(name, help)))
 }
 
-// CounterVec creates a counter for each combination of labels.
+// CounterVec creates counters, one for each combination of the labels' values.
 func (f *Factory) CounterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return f.auto.NewCounterVec(prometheus.CounterOpts(f.document(name, help)), labels)
 }
@@ -64,12 +64,12 @@ func (f *Factory) Gauge(name, help string) prometheus.Gauge {
 	return f.auto.NewGauge(prometheus.GaugeOpts(f.document(name, help)))
 }
 
-// GaugeVec creates a gauge for each combination of labels.
+// GaugeVec creates gauges, one for each combination of the labels' values.
 func (f *Factory) GaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
 	return f.auto.NewGaugeVec(prometheus.GaugeOpts(f.document(name, help)), labels)
 }
 
-// HistogramVec creates a histogram for each combination of labels.
+// HistogramVec creates histograms, one for each combination of the labels' values.
 func (f *Factory) HistogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	opts := f.document(name, help)
 	return f.auto.NewHistogramVec(prometheus.HistogramOpts{Name: opts.Name, Help: opts.Help, Buckets: buckets}, labels)

@@ -17,14 +17,14 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// podReader reads the pod that has a name now from the API server, whatever the pod's UID is.
+// podReader reads from the API server the pod that has a name now, whatever the pod's UID is.
 type podReader interface {
 	Pod(ctx context.Context, ref capture.PodRef) (*corev1.Pod, error)
 }
 
-// answers answers requests from the cache or, if the cache lacks the pod, from the API server. A
-// request for another node's pod must contain the pod's UID, and no answer with an error contains that
-// UID. So a process that reaches the socket can't read another node's pod by its name.
+// answers answers requests from the cache or, if the cache lacks the pod, from the API server. If the
+// agent knows its node, a request for another node's pod must contain the pod's UID, and no answer with
+// an error contains that UID. So a process that reaches the socket can't read such a pod by its name.
 type answers struct {
 	cache   *podCache
 	api     podReader
@@ -36,7 +36,7 @@ type answers struct {
 
 func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 	switch {
-	case request.Version != capture.PodVersion: // a program of another release reads only the version
+	case request.Version != capture.PodVersion: // such a program reads only the answer's version
 		return a.encode(sourceFault, lookup.Answer{})
 	case request.Pod.Name == "":
 		return a.pong(request)
@@ -56,7 +56,7 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 }
 
 // pong answers a request that names no pod. The answer contains a fault if the agent has not read its
-// node's pods yet. If the request asks for them, it also contains the UIDs of the injected pods.
+// node's pods yet. With request.Injected, the answer also contains the UIDs of the injected pods.
 func (a *answers) pong(request lookup.Request) []byte {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if err := a.cache.unready(); err != nil {
@@ -123,7 +123,7 @@ func (a *answers) fault(err error, pod capture.PodRef) []byte {
 	if unready := a.cache.unready(); unready != nil && fault.Kind != lookup.Gone {
 		fault.Message = unready.Error() + ": " + fault.Message
 	}
-	a.log.Debug("a request of a pod failed", "kind", fault.Kind, "error", fault.Message)
+	a.log.Debug("a request for a pod failed", "kind", fault.Kind, "error", fault.Message)
 	return a.encode(sourceFault, lookup.Answer{Fault: fault})
 }
 

@@ -102,14 +102,14 @@ func (c *podCache) Delete(object any) error {
 	return nil
 }
 
-// Replace implements kube.PodStore. The objects are all pods of the node. Replace omits pods for which
-// it can't make an entry. The agent reads them from the API server with each request.
+// Replace implements kube.PodStore. It omits pods for which it can't make an entry. The agent reads
+// such a pod from the API server for each request.
 func (c *podCache) Replace(objects []any, _ string) error {
 	entries := make(map[string]*entry, len(objects))
 	for _, object := range objects {
 		added, err := entryOf(object, c.meshes)
 		if err != nil {
-			c.log.Warn("keeping a pod failed; it is read with each request", "error", err)
+			c.log.Warn("caching a pod failed; the agent reads it for each request", "error", err)
 			continue
 		}
 		entries[added.key] = added

@@ -20,7 +20,7 @@ type notOfNode struct {
 }
 
 func (n notOfNode) Error() string {
-	return fmt.Sprintf("pod %s is not a pod of node %s: expected one of this node, or its UID", n.pod, n.node)
+	return fmt.Sprintf("pod %s is not a pod of node %s: expected a pod of this node, or the pod's UID", n.pod, n.node)
 }
 
 // faultOf returns the fault that describes a failed read of a pod with the agent's own rights.

@@ -51,7 +51,7 @@ func TestWatchLog(t *testing.T) {
 	for range 2 {
 		lab.Check(t, c.Replace([]any{podOn(ownNode, "a", "1"), podOn(ownNode, "b", "2"), "no pod"}, "1"))
 	}
-	expect("read", "", map[string]int{read: 1, "were read": 1, `msg="keeping a pod failed; it is read with each request"`: 2})
+	expect("read", "", map[string]int{read: 1, "were read": 1, `msg="caching a pod failed; the agent reads it for each request"`: 2})
 	families, err := registry.Gather()
 	lab.Check(t, err)
 	for _, family := range families {
@@ -65,7 +65,7 @@ func TestWatchLog(t *testing.T) {
 		return nil, errors.New("no answer")
 	})}
 	a.answer(t.Context(), lookup.Request{Version: capture.PodVersion, Pod: ref("web", "u1")})
-	expect("asked", "", map[string]int{`level=DEBUG msg="a request of a pod failed"`: 1, "no answer": 1, "encoding": 0})
+	expect("asked", "", map[string]int{`level=DEBUG msg="a request for a pod failed"`: 1, "no answer": 1, "encoding": 0})
 }
 
 // TestLostSocket reports why pods can't be asked for. An agent that serves no pods is ready without.
@@ -73,7 +73,7 @@ func TestLostSocket(t *testing.T) {
 	t.Parallel()
 	log := &lab.Log{}
 	s := New(Settings{Socket: "/s"}, nil, newRegistry(), slog.New(slog.NewTextHandler(log, nil)))
-	if err := s.Ready(); err == nil || err.Error() != "the agent does not listen for requests of pods yet" {
+	if err := s.Ready(); err == nil || err.Error() != "the agent does not listen for requests for pods yet" {
 		t.Errorf("at first: %v", err)
 	}
 	s.lost(errors.New("broken"))

@@ -57,11 +57,11 @@ func New(settings Settings, api *kube.Client, registry prometheus.Registerer, lo
 		settings: settings, api: api, cache: cache, metrics: m, log: log,
 		answers:   &answers{cache: cache, api: api, metrics: m, log: log, node: settings.Node},
 		slots:     make(chan struct{}, maxConnections),
-		listening: errors.New("the agent does not listen for requests of pods yet"),
+		listening: errors.New("the agent does not listen for requests for pods yet"),
 	}
 }
 
-// Ready returns nil if the Server can answer requests, and otherwise the reason.
+// Ready returns nil if the Server is nil or can answer requests, and otherwise the reason.
 func (s *Server) Ready() error {
 	if s == nil {
 		return nil
@@ -170,7 +170,7 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 	if err := s.answer(ctx, conn); err != nil {
 		s.metrics.requests.WithLabelValues(sourceFault).Inc()
-		s.log.Debug("answering a request of a pod failed", "error", err)
+		s.log.Debug("answering a request for a pod failed", "error", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Code names one kind of finding. Codes are stable. The codes of pods' states are also label values of
-// metrics, reasons of records, and parts of Leases. The codes of exempt pods are the exemptions'
+// Code names one kind of finding. Codes are stable. Those that PodStates returns are also label values
+// of metrics, reasons of records, and parts of Leases. The codes of exempt pods are the exemptions'
 // causes.
 type Code string
 

@@ -79,8 +79,8 @@ var (
 	errExplanationForm = errors.New("it has form")
 )
 
-// DecodeAnswer decodes the answer of an agent of any version into an Explanation, a Trace or a
-// NodeTraffic. Errors: ErrAnswer, also for an answer of another version.
+// DecodeAnswer decodes an agent's answer into an Explanation, a Trace or a NodeTraffic. Errors:
+// ErrAnswer, also for an answer in another version of the format.
 func DecodeAnswer(document []byte, into any) error {
 	var head struct{ Form int }
 	err := json.Unmarshal(document, &head)

@@ -14,7 +14,7 @@ type Finding struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"level"`
 	Subject  string   `json:"subject"`
-	Reason   string   `json:"text"` // what is wrong
+	Reason   string   `json:"text"` // the fault or the result
 	Next     string   `json:"nextStep,omitempty"`
 }
 

@@ -23,8 +23,8 @@ const (
 	maxText     = 300 // bytes
 )
 
-// Forms of the fields of a NamedPod: names as Kubernetes accepts them, and the words for states and
-// causes.
+// Forms of the fields of Pods: names as Kubernetes accepts them, the beginnings of UIDs, and the words
+// for states and causes.
 var (
 	namespaceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	nameForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)

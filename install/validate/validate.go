@@ -28,7 +28,7 @@ type Settings struct {
 	Destinations []netip.Addr
 
 	// Budget is the time to wait for the rules. 0 means one attempt. In a pod that started before the
-	// plugin was installed, the guard writes the rules some seconds later.
+	// plugin was installed, a guard that repairs pods writes the rules some seconds later.
 	Budget time.Duration
 }
 
@@ -38,7 +38,7 @@ const (
 	CodeOutbound  = 10 // outbound traffic is not captured
 	CodeInbound   = 11 // inbound traffic is not captured
 	CodePortInUse = 12 // another process, probably the proxy, uses the port
-	CodeNotTried  = 13 // unknown, because the pod has no address or no route
+	CodeNotTried  = 13 // unknown, because an address or a route is missing
 )
 
 // Failure is the error of a run that did not prove the capture.
