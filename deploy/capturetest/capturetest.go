@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capturetest tests capture on a cluster. It creates two pods and a Service from the agent's
-// image, connects one pod to the other, and removes the objects that it created.
+// Package capturetest tests capture on a cluster. It creates two pods of the agents' image and a Service,
+// connects one pod to the other, and removes the objects that it created.
 package capturetest
 
 import (

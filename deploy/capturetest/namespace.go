@@ -40,8 +40,8 @@ var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tprox
 // newID returns the random part of the names of one test's objects.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// newNamespace returns the namespace for a mode, in which no injector changes pods. Its Pod Security
-// level is as strict as the mode permits, because the proxy with TPROXY needs NET_ADMIN.
+// newNamespace returns the namespace for a mode, in which Istio's injector changes no pods. Its Pod
+// Security level is restricted or, with TPROXY, whose proxy needs NET_ADMIN, privileged.
 func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: testMeta("", name, until)}
 	namespace.Labels[form.notInjected[0]] = form.notInjected[1]

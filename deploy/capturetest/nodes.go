@@ -15,7 +15,8 @@ import (
 const allNodes = "all"
 
 // choose returns the nodes to test. If names contains nodes, choose returns these in any state.
-// Otherwise it chooses among the nodes with an agent, and returns an error while agents are not ready.
+// Otherwise it chooses among the nodes with an agent that captures pods, and returns an error while
+// agents are not ready.
 func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	if len(names) > 0 && !slices.Equal(names, []string{allNodes}) {
 		for _, name := range names {

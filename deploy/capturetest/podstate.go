@@ -14,7 +14,7 @@ import (
 type podState struct {
 	running     bool                             // all containers run, and the pod's addresses are known
 	application *corev1.ContainerStateTerminated // how the application ended, or nil
-	ended       string                           // the program that has ended, and its last message
+	ended       string                           // the container that has ended, and its last message
 	waiting     string                           // why the runtime can't start a container of a pod that has its network
 	progress    string                           // what the pod waits for, in a few words
 }

@@ -32,7 +32,7 @@ type Client struct {
 	groups map[schema.GroupVersion]rest.Interface
 }
 
-// requestsPerSecond limits the rate of requests to the API server.
+// requestsPerSecond limits the rate of requests for objects of one API group.
 const requestsPerSecond = 50
 
 // NewClient returns a Client. It connects when the first request is sent.
@@ -85,8 +85,8 @@ func (c *Client) Get(ctx context.Context, namespace, name string, into runtime.O
 	return withRole(c.Request("GET", into, namespace).Name(name).Do(ctx).Into(into), "get", resource, namespace)
 }
 
-// GetJSON reads the JSON document at a path of the API server that is not an object of a registered
-// type.
+// GetJSON reads the JSON document at a path of the API server. It serves for documents that are not
+// objects of registered types.
 func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	document, err := c.groups[corev1.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
 	if err != nil {

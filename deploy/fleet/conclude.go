@@ -68,7 +68,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		set(report.Unknown, report.NotExamined, "the guard did not explain the pod: see the evidence")
 		e.Finding.Next = "correct what the evidence names; kubectl capture-cni status shows its node"
 	default:
-		set(report.Unknown, report.NotReported, "no guard examines the pods of this node, and no record of its ADD is known")
+		set(report.Unknown, report.NotReported, "no guard's finding about the pod, and no record of its ADD, is known")
 	}
 }
 

@@ -229,11 +229,11 @@ func TestExplain(t *testing.T) {
 			pod: meshed(nil), state: "unknown", cause: "the agent of its node did not answer: no agent runs on the node", next: "describe daemonset capture-cni-node", evidence: []string{"node: no agent"},
 		},
 		"without the permission to list DaemonSets": {
-			pod: meshed(nil), agent: both, denied: "daemonsets", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",
+			pod: meshed(nil), agent: both, denied: "daemonsets", state: "unknown", cause: "no guard's finding", next: "guard.enabled=true",
 			evidence: []string{"its agent is not known", "capture-cni-operator"}, without: []string{"none runs on the node"},
 		},
 		"without the permission to list agents": {
-			pod: meshed(nil), agent: both, denied: "pods", state: "unknown", cause: "no guard examines", next: "guard.enabled=true",
+			pod: meshed(nil), agent: both, denied: "pods", state: "unknown", cause: "no guard's finding", next: "guard.enabled=true",
 			evidence: []string{"its agent is not known", "capture-cni-operator"}, without: []string{"none runs on the node"},
 		},
 		"without the permission to execute": {

@@ -161,7 +161,7 @@ func TestRemovedNodes(t *testing.T) {
 		{Name: "mended", State: Ready, pods: &report.Pods{Repaired: 1, Omitted: 1}},
 	}}
 	want := []string{
-		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured [pods-repaired]",
+		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured as desired [pods-repaired]",
 		"pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: gone [mesh-outside]",
 		"2 nodes have no guard that reports: whether their 3 pods of the mesh are captured is not known [not reported]",
 		"1 more pods are not captured as desired: a Lease names 100 at most [pods-unnamed]",
@@ -267,7 +267,7 @@ func TestConclude(t *testing.T) {
 		"not placed, exempt":     {func(pod *corev1.Pod) { notPlaced(pod); exempt(pod) }, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
 		"exempt":                 {exempt, Evidence{}, report.Exempt, "sidecar.istio.io/inject is false"},
 		"no answer":              {nil, Evidence{Node: faulty}, report.Unknown, "the agent of its node did not answer: down"},
-		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, report.Unknown, "no guard examines the pods"},
+		"an empty answer":        {nil, Evidence{Node: faulty, Agent: &AgentEvidence{}}, report.Unknown, "no guard's finding"},
 	} {
 		pod := newPod("n1", "web", tt.change)
 		e := Explanation{Pod: "shop/web", State: report.Unknown, Evidence: tt.evidence}

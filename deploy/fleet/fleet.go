@@ -11,13 +11,13 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Fleet is the state of the nodes that have an agent, should have one, or run pods of the mesh, and the
-// state of these pods.
+// Fleet is the state of the nodes that have an agent, should have one, had one, or run pods of the mesh,
+// and the state of these pods.
 type Fleet struct {
 	Namespace  string      `json:"namespace"`  // namespace of the agents
 	DaemonSets []DaemonSet `json:"daemonSets"` // sorted by name
 	Nodes      []Node      `json:"nodes"`      // sorted by name
-	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired, the worst first
+	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired or have istio-init, the worst first
 
 	States map[report.Code]int            `json:"states"` // number of pods by state, as the guards and the API server report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // number of exempt pods by cause

@@ -100,7 +100,7 @@ func (o *observed) node(name string, agent *Agent, lease *coordination.Lease) No
 // Values in the states that agents publish.
 const (
 	absent   = "absent"   // the desired state of a clean node
-	nftables = "nftables" // the backend with a guard
+	nftables = "nftables" // the only backend with which the guard of the chart examines pods
 )
 
 // Limits for the times in a Lease. Agents write durations of at most 11 minutes, and clocks can differ.

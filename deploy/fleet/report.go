@@ -39,8 +39,8 @@ const (
 )
 
 // Write writes the archive to out. The archive's missing.txt lists the parts that can't be read. Write
-// returns an error if nothing can be reported, a named node is unknown, a permission is missing, ctx
-// ends, or writing to out fails.
+// returns an error if nothing can be reported, a named node is unknown, a necessary permission is
+// missing, ctx ends, or writing to out fails.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {

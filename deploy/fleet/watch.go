@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// firstLook is the interval at which Watch checks whether all informers have read their lists. After
-// that, it reads the state again after changes, at most once in settleTime, and at least once in
-// refreshTime, because a Lease becomes too old without any event.
+// firstLook is the interval at which Watch checks whether all informers have read their lists. Later,
+// Watch concludes the state again settleTime after a change, or after refreshTime without a change,
+// because a Lease becomes too old without any event.
 const (
 	firstLook   = 100 * time.Millisecond
 	settleTime  = time.Second
@@ -97,7 +97,7 @@ type watched struct {
 	source   source
 	resource string
 	informer cache.SharedIndexInformer
-	fault    atomic.Pointer[error] // the error of the last attempt
+	fault    atomic.Pointer[error] // the error of the last failed attempt, or nil
 }
 
 // newWatched returns a source whose informer calls changed after each change and each failed attempt.

@@ -23,20 +23,20 @@ func testCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "test",
 		Short: "Test on the cluster that pods are captured",
-		Long: `Test on the cluster that pods are captured. It creates two pods and a Service of the
-agents' own image, connects one pod to the other by IPv4 and IPv6, and removes them:
+		Long: `Test on the cluster that pods are captured. It creates two pods of the agents' own
+image and a Service, connects one pod to the other by IPv4 and IPv6, and removes them:
 once for each node that is tested, with the client there and the server on the next.
 Each connection must pass the client's proxy and the server's, for which the pods have
-stand-ins, and connections to excluded ports must not. No injector has to run.
+stand-ins, but bypass the proxy whose pod excludes the port. No injector has to run.
 
 REDIRECT is tested in a namespace of its own, in which Pod Security enforces
 "restricted". TPROXY is tested in another one with "privileged", since its proxy has
 NET_ADMIN; it is skipped if the API server refuses that. With --namespace, both are
 tested in that namespace, in which nothing may inject pods.
 
-It tests one node of each kind (kernel, runtime, image, architecture), two at least,
-or with --nodes all every node, if all agents are ready. Nodes that --nodes names are
-tested in any state.
+It tests one node of each kind (kernel, runtime, image, architecture), two at least if
+there are two, or with --nodes all every node, if all agents are ready. Nodes that
+--nodes names are tested in any state.
 
 If a check fails, it packs an archive as the command report does. The exit status is 2
 also if nothing could be tested. --output junit writes the results for a CI system.`,

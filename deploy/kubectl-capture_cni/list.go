@@ -24,10 +24,10 @@ func listCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the pods of the mesh that are not captured as desired",
-		Long: `List the pods of the mesh that are not captured as desired, with their states as
-the agents published them, and the next step for each. With --namespace, those of one
-namespace. With -o wide, the version of each pod's rules. The exit status is 0 also if
-there are any.
+		Long: `List the pods of the mesh that are not captured as desired, with their states from
+the agents' Leases and the API server, and the next step for each. With --namespace,
+those of one namespace. With -o wide, the version of each pod's rules. The exit status
+is 0 also if there are any.
 
 It reads the same as status, and nothing on the nodes.`,
 		Args: cobra.NoArgs,

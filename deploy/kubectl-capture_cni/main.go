@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kubectl-capture_cni is a kubectl plugin: kubectl capture-cni shows the state of all nodes and
-// pods, and explains the state of single pods.
+// of the pods in the mesh, and explains the state of single pods.
 package main
 
 import (

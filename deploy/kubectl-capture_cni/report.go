@@ -44,8 +44,9 @@ annotations that decide about capture; no file of a node, no Secret and no log.`
 	return command
 }
 
-// packReport writes an archive about the named nodes or, without names, about those that need attention,
-// and returns the archive's path. If path is empty, it chooses a name that contains the time.
+// packReport writes an archive about the named nodes or, without names, about those that need attention
+// and one other, and returns the archive's path. If path is empty, it chooses a name that contains the
+// time.
 func (o *options) packReport(ctx context.Context, client *fleet.Client, path string, nodes []string, progress io.Writer) (string, error) {
 	now := time.Now()
 	if path == "" {

@@ -70,7 +70,7 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 }
 
 // given returns the flags that the user set, in the form that the agents of all releases understand.
-// They call the flag --sender --as, which in kubectl is the flag for impersonation.
+// The agents' name for --sender is --as, which in kubectl is the flag for impersonation.
 func given(flags *pflag.FlagSet) (args []string) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {

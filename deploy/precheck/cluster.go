@@ -27,11 +27,11 @@ type Cluster struct {
 	Version    string // version of the API server
 	Nodes      []corev1.Node
 	DaemonSets []appsv1.DaemonSet
-	Injectors  []corev1.ConfigMap // of istiod, one for each revision that a webhook calls
+	Injectors  []corev1.ConfigMap // of istiod's revisions, in namespaces whose injector a webhook calls
 	IstioCNI   *corev1.ConfigMap  // of istio-cni, or nil
 	Installed  *Installed         // the installation of capture-cni, or nil
 	Cilium     *corev1.ConfigMap  // of Cilium, or nil
-	Felix      *Felix             // nil without Calico
+	Felix      *Felix             // of Calico, or nil
 	Namespace  *corev1.Namespace  // namespace for the installation; nil if it does not exist or is unknown
 	Unknown    []error            // why parts of the cluster are unknown
 }

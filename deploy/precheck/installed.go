@@ -84,7 +84,8 @@ func (i *Installed) read(installer corev1.Container) {
 }
 
 // checkInstalled adds findings about an existing installation: it may be in another namespace, of
-// another version, or have a pinned image. It keeps in Values only those that differ from current ones.
+// another version, or have a pinned image. It keeps in Values only those that are known to differ from
+// the current ones.
 func (r *Report) checkInstalled(c *Cluster) {
 	installed := c.Installed
 	if installed == nil {

@@ -23,10 +23,11 @@ func backendCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "backend",
 		Short: "Test the backend on this node and, with backend auto, choose it",
-		Long: `Test whether this node's kernel supports the backend, with every kind of rule, in a
-scratch network namespace. With "backend": "auto" in --netconf, choose nftables, or
-iptables where the kernel lacks nf_tables. The result is kept in --run-dir until the
-next boot; while the backend does not work, run only restores a lost entry.
+		Long: `Test whether this node's kernel supports the backend, with every kind of rule of the
+meshes in --netconf, in a temporary network namespace. With "backend": "auto" in
+--netconf, choose nftables or, if that does not work, iptables. The result is kept in
+--run-dir until the next boot. While the backend does not work, run writes no entry,
+except to restore a lost one.
 
 Needs the capabilities SYS_ADMIN and NET_ADMIN. To test iptables, it executes the
 programs below --root, which needs NET_RAW, SYS_CHROOT and, where a module is not

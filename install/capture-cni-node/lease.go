@@ -50,7 +50,7 @@ func (a *agent) nodeState(ctx context.Context) report.NodeState {
 	return state
 }
 
-// podStates returns the states of the pods, or nil while no guard reports them.
+// podStates returns the states of the pods, or nil while no guard reports them or they can't be read.
 func (a *agent) podStates() *report.Pods {
 	pods, err := guard.ReadSummary(a.GuardDirectory())
 	if err == nil || errors.Is(err, os.ErrNotExist) {

@@ -31,8 +31,8 @@ func runCommand(o *options) *cobra.Command {
 		Long: `Bring the node into the desired state and keep it there.
 
 With --state present, the agent keeps the plugin, its credentials and its entry
-installed. With --state absent, it removes them, keeps running, and is ready once
-the node is clean. A process that ends removes nothing from the node.`,
+installed. With --state absent, it cleans the node, keeps running, and is ready once
+the node is clean. An agent that ends removes nothing from the node.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if a.state != "present" && a.state != "absent" {
@@ -46,9 +46,11 @@ the node is clean. A process that ends removes nothing from the node.`,
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
 	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "",
-		"key of the taint to remove once the node captures pods; needs --node-name, POD_NAMESPACE and POD_NAME; empty: none")
+		"key of the taint to remove once the node captures pods; "+
+			"needs --node-name, POD_NAMESPACE, POD_NAME, and the permission to get and patch Nodes; empty: none")
 	flags.BoolVar(&a.condition, "condition", false,
-		"write the condition CaptureReady of the Node; needs what --untaint needs, and the permission to patch the status of Nodes")
+		"write the condition CaptureReady of the Node; "+
+			"needs --node-name, POD_NAMESPACE, POD_NAME, and the permission to patch the status of Nodes")
 	flags.BoolVar(&a.postsEvents, "events", true,
 		"post Events on pods with errors or warnings; needs the permission to create and patch Events")
 	flags.BoolVar(&a.evicts, "evict", false,
@@ -135,7 +137,7 @@ func (a *agent) run(ctx context.Context) error {
 func (a *agent) receive(isWatched func(capture.PodRef) bool) (tasks []task, err error) {
 	settings := telemetry.Settings{Socket: a.AgentSocket(), Plugin: a.Plugin(), NetConf: a.Entry.Keys}
 	if settings.Socket == "" {
-		a.log.Info("agentSocket is empty: no Events and no ADD metrics")
+		a.log.Info("agentSocket is empty: no Events, no evictions and no metrics of ADDs")
 		return nil, nil
 	}
 	api, _, err := a.api()

@@ -71,8 +71,8 @@ func httpServer(address string, handler http.Handler, log *slog.Logger) (task, e
 	}, nil
 }
 
-// listen listens at an address. While another program uses the port, it retries. It returns nil if ctx
-// ends before that.
+// listen listens at an address. After an error, for example while another program uses the port, it
+// retries until ctx ends, and then returns nil.
 func listen(ctx context.Context, address string, log *slog.Logger) net.Listener {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -16,9 +16,10 @@ func uninstallCommand(o *options) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove the plugin's entry and credentials from the node",
 		Long: `Remove the plugin's entry and credentials from the node and, with --purge, its
-binary. Needs no API server and can be repeated. Without --purge the binary stays:
-the runtime executes it to delete pods that were started with it. While an agent
-runs on the node, uninstall refuses: the agent would install everything again.`,
+programs. Needs no API server and can be repeated. Without --purge the programs stay,
+because the runtime executes the plugin to delete pods that were started with it.
+While an agent runs on the node, uninstall fails without --force, because the agent
+would install everything again.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := node.New(o.Settings, nil, nil, o.log).Uninstall(purge, force); err != nil {
@@ -28,7 +29,7 @@ runs on the node, uninstall refuses: the agent would install everything again.`,
 			return err
 		},
 	}
-	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's binary; only safe once no pod is left that was started with it")
+	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's programs; only safe once no pod is left that was started with them")
 	command.Flags().BoolVar(&force, "force", false, "remove everything also while an agent runs on the node; the agent installs it again")
 	return command
 }
