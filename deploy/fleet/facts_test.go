@@ -161,7 +161,7 @@ func TestRemovedNodes(t *testing.T) {
 		{Name: "mended", State: Ready, pods: &report.Pods{Repaired: 1, Omitted: 1}},
 	}}
 	want := []string{
-		"mended: the guard repaired 1 running pods within the last hour; until then they were not captured as desired [pods-repaired]",
+		"mended: the guard repaired 1 running pods, or tried to, within the last hour; until then they were not captured as desired [pods-repaired]",
 		"pods of the mesh run on nodes without capture-cni, and new ones start there uncaptured unless something else captures them: gone [mesh-outside]",
 		"2 nodes have no guard that reports: whether their 3 pods of the mesh are captured is not known [not reported]",
 		"1 more pods are not captured as desired: a Lease names 100 at most [pods-unnamed]",

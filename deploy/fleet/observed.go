@@ -182,7 +182,8 @@ func (f *Fleet) notes(o *observed) (notes []string) {
 			omitted += node.pods.Omitted
 			if node.pods.Repaired > 0 {
 				note := report.PodsRepaired.Mark(fmt.Sprintf(
-					"the guard repaired %d running pods within the last hour; until then they were not captured as desired", node.pods.Repaired))
+					"the guard repaired %d running pods, or tried to, within the last hour; until then they were not captured as desired",
+					node.pods.Repaired))
 				said[note] = append(said[note], node.Name)
 			}
 		} else if node.Meshed > 0 {

@@ -113,7 +113,7 @@ func (r *Report) checkMeshes(c *Cluster) {
 func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	if c.IstioCNI != nil && c.IstioCNI.Data["AMBIENT_ENABLED"] == "true" {
 		r.add(report.Problem, report.AmbientMode, "istio-cni", "deploy/guides/migrate-istio-cni.md, section Ambient mode",
-			"it is in namespace %s with ambient mode: agents next to it write no entry", namespace)
+			"it is in namespace %s with ambient mode: agents next to it add no entry", namespace)
 		return
 	}
 	r.Guide = "deploy/guides/migrate-istio-cni.md"

@@ -51,7 +51,7 @@ func (o *options) testBackend(ctx context.Context) error {
 		log.Info("the backend was tested since the node booted", "backend", verdict.Chosen)
 		return nil
 	case verdict.Chosen == "":
-		log.Error("the agent will write no entry", "reason", verdict.Reason)
+		log.Error("the backend does not work", "reason", verdict.Reason)
 	default:
 		notes := verdict.Notes(verdict.Asked).Each(report.Finding.Advised)
 		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(notes, "; "), "none"))

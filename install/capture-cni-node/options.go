@@ -47,7 +47,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&o.Mode), "mode", string(o.Mode),
 		"how the plugin is added to the runtime's CNI configuration: auto, dropin, insert, owned, multus or multus-chain")
 	flags.BoolVar(&o.BesideIstioCNI, "beside-istio-cni", false,
-		"write the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
+		"add the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
 	flags.StringVar(&o.NetDir, "net-dir", o.NetDir,
 		"directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.BinDirs, "bin-dir", o.BinDirs, "directories of the runtime's plugins, on the node; can be repeated")
