@@ -29,7 +29,7 @@ would install everything again.`,
 			return err
 		},
 	}
-	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's programs; only safe once no pod is left that was started with them")
+	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's programs; only safe once no pod is left that started with them")
 	command.Flags().BoolVar(&force, "force", false, "remove everything also while an agent runs on the node; the agent installs it again")
 	return command
 }

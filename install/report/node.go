@@ -44,7 +44,7 @@ type Pods struct {
 	Exempt   map[capture.ExemptionCause]int `json:"exempt,omitempty"`   // exempt pods by cause
 	Named    []NamedPod                     `json:"named,omitempty"`    // pods that are not captured as desired, the worst first
 	Omitted  int                            `json:"omitted,omitempty"`  // number of such pods that Named omits
-	Repaired int                            `json:"repaired,omitempty"` // running pods that the guard repaired, or tried to, within the last hour
+	Repaired int                            `json:"repaired,omitempty"` // running pods that the guard repaired, or tried to, in the last hour
 	Updates  map[string]int                 `json:"updates,omitempty"`  // number of pods that each value of guard.update would update
 	Known    []string                       `json:"known,omitempty"`    // ShortUIDs of all pods that States counts, or as many as fit
 }
