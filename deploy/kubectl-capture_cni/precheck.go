@@ -55,7 +55,7 @@ func writePrecheck(out io.Writer, check *precheck.Report) {
 	case check.Guide != "":
 		fmt.Fprintln(out, "\nFollow "+printable(report.WithURLs(check.Guide))+".")
 	case len(check.Results.Of(report.NotKnown)) > 0:
-		fmt.Fprintln(out, "\nRun this again with permission for what is unknown: it may need other values, or a guide.")
+		fmt.Fprintln(out, "\nRun this again with permission for what is unknown, because that may require other values, or a guide.")
 	default:
 		fmt.Fprintln(out, "\nRun:")
 	}

@@ -118,5 +118,5 @@ func (r *Report) checkIstioCNI(c *Cluster, namespace string) {
 	}
 	r.Guide = "deploy/guides/migrate-istio-cni.md"
 	r.add(report.Note, report.BesideIstioCNI, "istio-cni", "follow "+r.Guide+", from its first step on",
-		"it is in namespace %s: where both are in one list, no pod of the mesh starts", namespace)
+		"it is in namespace %s: if both are in one list, no pod of the mesh starts", namespace)
 }

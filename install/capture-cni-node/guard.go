@@ -37,7 +37,7 @@ func guardCommand(o *options) *cobra.Command {
 The guard lists the pods through the runtime and compares the rules in each network
 namespace with the desired state, which comes from the annotations at the pod's
 creation. With --policy inPlace it repairs uncaptured and drifted pods; connections
-survive where the kernel allows it, except in fenced pods. With --policy evict it asks
+survive if the kernel allows it, except in fenced pods. With --policy evict it asks
 the agent to evict such pods, if a controller replaces them. It keeps each pod's
 baseline in --run-dir, to detect drift also after a restart.
 
@@ -64,8 +64,8 @@ the API server: it asks the agent for pods.`,
 // they run in the guard's container, which has the flag's environment variable.
 func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
 	*update = guard.UpdateNever
-	flags.Var(update, "update", "what outdated pods get while they run: never (nothing), rules (today's rules), "+
-		"or annotations (today's rules with edited exclusions and inclusions)")
+	flags.Var(update, "update", "what the guard writes into outdated pods while they run: never (nothing), rules (current rules), "+
+		"or annotations (current rules, with edited exclusions and inclusions)")
 }
 
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {

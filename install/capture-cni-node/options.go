@@ -61,7 +61,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Binary, "plugin", o.Binary, "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "further keys of the plugin's entry: a JSON object, or a file with one")
 	flags.BoolVar(&o.tryKernel, "try-kernel", true,
-		"use what capture-cni-node backend found since the node booted; false: the backend is not tested")
+		"use the result of the command backend since the node's boot; false: the backend is not tested")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket},
 		"the runtime's CRI socket, in the agent's own file system; can be repeated; "+
 			"auto: the known runtimes' sockets below --root; none: the agent does not ask the runtime")

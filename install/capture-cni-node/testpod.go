@@ -29,7 +29,7 @@ func testProxyCommand() *cobra.Command {
 	p := validate.Proxy{}
 	command := &cobra.Command{
 		Use:   "proxy",
-		Short: "Stand in for the sidecar proxy: forward what is captured, and say so",
+		Short: "Stand in for the sidecar proxy: forward captured connections, and report each to its client",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return p.Run(command.Context()) },
 	}
@@ -59,7 +59,7 @@ func testClientCommand() *cobra.Command {
 	var result string
 	command := &cobra.Command{
 		Use:   "client",
-		Short: "Connect as an application, and write what the connections met",
+		Short: "Connect as an application, and write the path of each connection",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var to []netip.AddrPort

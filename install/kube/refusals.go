@@ -90,7 +90,8 @@ func (r *Refusals) Fault() (err error) {
 		err = errors.New("the API server refuses the agent's token (401): if its service account was deleted and made again, " +
 			"delete the agent's pod, or wait until the kubelet renews the token, within an hour")
 	case r.pods.isLong():
-		err = errors.New("the API server forbids the agent to watch its node's pods (403): restore its ClusterRole and ClusterRoleBinding")
+		err = errors.New("the API server forbids the agent to watch its node's pods (403): " +
+			"restore the ClusterRole and ClusterRoleBinding capture-cni-node")
 	}
 	r.fault.Set(0)
 	if err != nil {

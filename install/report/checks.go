@@ -74,7 +74,7 @@ func CheckRuntime(runtime Runtime, mode Mode) (found Findings) {
 	}
 	if !passes && !mode.UnderMultus() {
 		found = append(found, Finding{
-			Code: AnnotationsMissing, Severity: Note, Next: "upgrade the runtime, if that costs too many requests",
+			Code: AnnotationsMissing, Severity: Note, Next: "upgrade the runtime, if these lookups cost too many requests",
 			Reason: "the runtime passes no annotations (containerd 1.5 and CRI-O 1.29 do), so pods outside the mesh are looked up, too",
 		})
 	}
