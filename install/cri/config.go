@@ -30,8 +30,8 @@ type CNIConfig struct {
 	}
 }
 
-// ErrNoConfig means that the runtime does not report its CNI configuration, as CRI-O does not in its
-// status, or reports it in an unknown form.
+// ErrNoConfig means that the runtime does not report its CNI configuration, which CRI-O's status lacks,
+// or reports it in an unknown form.
 var ErrNoConfig = errors.New("the runtime does not report which CNI configuration it has loaded")
 
 // CNIConfig returns the CNI configuration that the runtime has loaded, from the status in containerd's

@@ -168,9 +168,9 @@ func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 func undecided(candidates []candidate) error {
 	answers := make([]string, len(candidates))
 	for i, c := range candidates {
-		answers[i] = c.socket + " answers, and runs no pods"
+		answers[i] = c.socket + " answers, and has no pods"
 		if c.pods {
-			answers[i] = c.socket + " answers, and runs pods"
+			answers[i] = c.socket + " answers, and has pods"
 		}
 		if c.err != nil {
 			answers[i] = c.socket + " does not answer as a container runtime: " + c.err.Error()

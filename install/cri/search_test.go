@@ -80,7 +80,7 @@ func TestSearch(t *testing.T) {
 		"CRI-O without pods, and a containerd that hangs": {func(t *testing.T, at func(string) string) {
 			hanging(t, at("containerd"))
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "", "crio answers, and runs no pods"},
+		}, "", "crio answers, and has no pods"},
 		"CRI-O with pods, and a containerd without": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
@@ -100,16 +100,16 @@ func TestSearch(t *testing.T) {
 		"two with pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
-		}, "", "containerd answers, and runs pods"},
+		}, "", "containerd answers, and has pods"},
 		"two with pods, and one without": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd", pods: 1})
 			serve(t, at("crio"), namedRuntime{name: "cri-o", pods: 1})
 			serve(t, at("k3s"), namedRuntime{name: "containerd"})
-		}, "", "k3s answers, and runs no pods"},
+		}, "", "k3s answers, and has no pods"},
 		"two without pods": {func(t *testing.T, at func(string) string) {
 			serve(t, at("containerd"), namedRuntime{name: "containerd"})
 			serve(t, at("crio"), namedRuntime{name: "cri-o"})
-		}, "", "containerd answers, and runs no pods"},
+		}, "", "containerd answers, and has no pods"},
 		"none": {func(*testing.T, func(string) string) {}, "", "crio, "},
 		"a containerd without CRI": {func(t *testing.T, at func(string) string) {
 			withoutCRI(t, at("containerd"))

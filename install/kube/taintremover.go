@@ -26,7 +26,8 @@ type TaintRemover struct {
 }
 
 // NewTaintRemover returns a TaintRemover of the taint with this key. It removes the taint once ready
-// returns nil, and tells observe whether the node has the taint, each time that it knows.
+// returns nil, and tells observe, after each reading of the Node and after the removal, whether the
+// node has the taint.
 func NewTaintRemover(
 	api *Client, node, key string, ready func(context.Context) error, observe func(tainted bool), log *slog.Logger,
 ) *TaintRemover {

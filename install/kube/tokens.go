@@ -23,9 +23,9 @@ type TokenSpec struct {
 	TTL                       time.Duration
 }
 
-// RequestToken returns a new token of a service account. It binds the token to the Node, if there is
-// one, so that deleting the Node revokes the token. If the API server can't bind tokens to Nodes, or
-// lacks the Node, RequestToken requests an unbound token, which the chart's policy can refuse. With
+// RequestToken returns a new token of a service account. It binds the token to spec.Node, unless that
+// is empty, so that deleting the Node revokes the token. If the API server can't bind tokens to Nodes,
+// or lacks the Node, RequestToken requests an unbound token, which the chart's policy can refuse. With
 // NodeExisted, it requests none for a missing Node. It does not bind tokens to the agent's pod, because
 // then each rollout would revoke them.
 func (c *Client) RequestToken(ctx context.Context, spec TokenSpec) (string, error) {
