@@ -31,8 +31,8 @@ func runCommand(o *options) *cobra.Command {
 		Long: `Bring the node into the desired state and keep it there.
 
 With --state present, the agent keeps the plugin, its credentials and its entry
-installed. With --state absent, it cleans the node, keeps running, and is ready once
-the node is clean. An agent that ends removes nothing from the node.`,
+installed. With --state absent, it cleans the node once no captured pod runs there,
+is ready from then on, and keeps running. An agent that ends removes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if a.state != "present" && a.state != "absent" {
