@@ -24,7 +24,7 @@ type podCache struct {
 	entries map[string]*entry // by namespace/name
 	watched bool              // false if the node's name is unknown, because then nothing fills the cache
 	synced  bool              // the agent has read the node's pods at least once
-	failure error             // why the watch is broken, or nil
+	failure error             // why the watch is broken, or omits pods; or nil
 	broken  time.Time         // since when the watch is broken
 }
 
@@ -144,7 +144,7 @@ func (c *podCache) WatchFailed(err error) {
 	defer c.mu.Unlock()
 	if c.failure == nil {
 		c.broken = time.Now()
-		c.log.Warn("watching the node's pods failed; retrying", "error", err, "synced", c.synced)
+		c.log.Warn("watching the node's pods failed, or omitted some; retrying", "error", err, "synced", c.synced)
 	}
 	c.failure = err
 }

@@ -37,7 +37,7 @@ func TestWatchLog(t *testing.T) {
 		}
 	}
 	const (
-		failed = `msg="watching the node's pods failed; retrying" error=first synced=false`
+		failed = `msg="watching the node's pods failed, or omitted some; retrying" error=first synced=false`
 		again  = "watching the node's pods again"
 		read   = `msg="the node's pods were read" pods=2`
 	)
