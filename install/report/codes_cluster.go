@@ -90,7 +90,7 @@ var clusterCodes = []Meaning{
 	},
 	{AgentStale, "The node's agent stopped reporting.", "", "if the node is up, read the agent's log"},
 	{
-		LeaseWrong, "The node's Lease has contents that no agent writes.", "Another version, program or an attacker wrote them.",
+		LeaseWrong, "The node's Lease has unexpected contents.", "Another version, another program or an attacker wrote the Lease.",
 		"read the agent's log; use a kubectl plugin of its version",
 	},
 	{GuardSilent, "The guard has not reported pods.", "", "wait a minute, then read the guard's log"},

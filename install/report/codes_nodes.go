@@ -70,11 +70,12 @@ var nodeCodes = []Meaning{
 		"load the module and delete the agent's pod, or choose another backend",
 	},
 	{
-		LookupsUnanswered, "The agent can't answer the plugin reliably.", "The agent has not read its pods, or is unauthorized.",
+		LookupsUnanswered, "The agent can't answer the plugin reliably.", "The agent has not read its node's pods, or is unauthorized.",
 		"wait a minute, then check the API server",
 	},
 	{
-		EntryMissing, "The runtime's list lacks the current entry.", "The primary plugin is missing, or the agent can't write the entry.",
+		EntryMissing, "The runtime's list lacks the current entry.",
+		"The primary plugin is missing, istio-cni is present, or the agent can't write the entry.",
 		"correct the cause",
 	},
 	{
@@ -82,7 +83,7 @@ var nodeCodes = []Meaning{
 		"The runtime loads another file, or reads the directory late.", "restart the runtime, or use another mode",
 	},
 	{EntryContended, "Another program keeps removing the entry.", "", "find the other program, or use another mode"},
-	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "", "none"},
+	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",
 		"free the disk, or make it writable",
@@ -125,7 +126,7 @@ var nodeCodes = []Meaning{
 		"allow the access, or run unconfined agents (appArmorProfile, seLinuxOptions)",
 	},
 	{
-		ReadOnly, "The agent can't write a directory.", "The mount is read-only, or root does not own the directory.",
+		ReadOnly, "The agent can't write to a directory.", "The mount is read-only, or root does not own the directory.",
 		"make the directory writable (addCapabilities), or use the platform's",
 	},
 	{SELinux, "SELinux is enforcing on the node.", "", "run the agents with seLinuxOptions.type=spc_t"},

@@ -52,8 +52,8 @@ const (
 var podCodes = []Meaning{
 	{Captured, "The pod has the desired rules.", "", "none"},
 	{
-		Uncaptured, "The pod has no capture rules.", "The pod started without the plugin, lost its rules, or is sandboxed.",
-		"restart the pod, unless guard.policy=inPlace repairs it",
+		Uncaptured, "No capture rules apply to the pod.", "The pod started without the plugin, lost its rules, or is sandboxed.",
+		"restart the pod, unless guard.policy=inPlace repairs it; if it is sandboxed, change its runtime class",
 	},
 	{
 		Drifted, "A process with NET_ADMIN changed the pod's rules.", "",
@@ -77,7 +77,7 @@ var podCodes = []Meaning{
 		"delete the pod; the audit log names the user",
 	},
 	{
-		Unknown, "The pod's state is unknown.", "The runtime, agent or kernel did not answer.",
+		Unknown, "The pod's state is unknown.", "Runtime, agent or kernel did not answer, or the plugin would now refuse the pod.",
 		"wait a minute, then run kubectl capture-cni status",
 	},
 	{Exempt, "The pod is in a mesh, but not captured.", "", "read the cause's code"},
@@ -86,11 +86,11 @@ var podCodes = []Meaning{
 		"read the guard's log",
 	},
 	{
-		NotStarted, "The pod has no network yet.", "A plugin's ADD fails or still runs.",
+		NotStarted, "The pod has no network yet.", "The sandbox's setup fails or still runs.",
 		"run kubectl capture-cni explain for the pod",
 	},
 	{
-		NotReported, "No guard reports the pod.", "The guard is disabled, fails, or lacks nftables, agentSocket or CRI socket.",
+		NotReported, "No guard reports the pod.", "The guard is disabled, fails, or lacks nftables, agentSocket, CRI socket or the node's Lease.",
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
 	{Gone, "The pod does not exist.", "", "list the namespace's pods"},
@@ -107,7 +107,7 @@ var podCodes = []Meaning{
 	{InterceptionNone, "The pod has interceptionMode NONE.", "", "none, if intended; else correct the annotation"},
 	{NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "", "none, if intended; else correct excludeNamespaces"},
 	{
-		NotInjected, "No injector changed the pod.", "Neither namespace nor pod enables injection.",
+		NotInjected, "No injector changed the pod.", "Neither namespace nor pod enabled injection at the pod's creation.",
 		"enable injection (istio-injection=enabled, istio.io/rev, linkerd.io/inject=enabled, kuma.io/sidecar-injection=enabled, " +
 			"consul.hashicorp.com/connect-inject=true), and restart the pod",
 	},
@@ -119,7 +119,7 @@ var podCodes = []Meaning{
 	{AmbientPod, "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "", "none"},
 	{AddFailed, "The pod's ADD fails.", "", "correct the cause; the kubelet retries"},
 	{AddAnnotations, "The plugin refuses the pod's annotations.", "", "correct the annotations in the message, and restart the pod"},
-	{AddRefused, "The plugin refuses the pod.", "The pod would be partly uncaptured, or captured twice.", "correct the cause"},
+	{AddRefused, "The plugin refuses the pod.", "The pod would be wholly or partly uncaptured, or captured twice.", "correct the cause"},
 	{
 		AddLookup, "Neither agent nor API server returned the pod to the plugin.", "",
 		"run kubectl capture-cni status; the kubelet retries",
@@ -132,7 +132,7 @@ var podCodes = []Meaning{
 	{AddKernel, "The plugin could not apply the rules.", "", "load the module if one is missing, or choose another backend"},
 	{AddGone, "The pod's network namespace vanished during ADD.", "", "none; the kubelet retries"},
 	{
-		AddWarned, "The pod's ADD has a warning.", "A setting has no effect, or traffic may bypass capture.",
+		AddWarned, "The pod's ADD has a warning.", "A setting has no effect, connections may fail, or traffic may bypass capture.",
 		"follow the message",
 	},
 	{
