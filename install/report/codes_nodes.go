@@ -111,14 +111,8 @@ var nodeCodes = []Meaning{
 		DirectoriesUnknown, "No socket or configuration names the runtime's CNI directories.", "",
 		"compare --net-dir and --bin-dir with the runtime's",
 	},
-	{
-		NetDirWrong, "The runtime reads lists from another directory.", "The value platform does not fit the runtime.",
-		"set --net-dir as the message says",
-	},
-	{
-		BinDirWrong, "The runtime executes plugins from another directory.", "The value platform does not fit the runtime.",
-		"set --bin-dir as the message says",
-	},
+	{NetDirWrong, "The runtime reads lists from another directory.", "", "set --net-dir as the message says"},
+	{BinDirWrong, "The runtime executes plugins from another directory.", "", "set --bin-dir as the message says"},
 	{ManyLists, "containerd would load two lists.", "", "set max_conf_num to 1, or use another mode"},
 	{DirectoryMissing, "A directory of the agent does not exist.", "", "mount the directory, or set the right path"},
 	{
