@@ -67,7 +67,7 @@ var clusterCodes = []Meaning{
 	},
 	{ProvidersDiffer, "Revisions of istiod inject for different providers.", "", "set pilot.cni.provider alike in all revisions"},
 	{
-		ProviderDefault, "Provider default on OpenShift needs Multus's auxiliary chain.", "",
+		ProviderDefault, "On OpenShift, pilot.cni.provider=default needs Multus's auxiliary chain.", "",
 		"follow deploy/guides/openshift.md, or set pilot.cni.provider=multus",
 	},
 	{PodSecurity, "Pod Security may refuse agents.", "", "label the namespace with pod-security.kubernetes.io/enforce=privileged"},
@@ -106,7 +106,7 @@ var clusterCodes = []Meaning{
 		FenceUnknown, "Pods ask for a fence, but some nodes run capture-cni 0.3 or earlier.", "",
 		"upgrade capture-cni there, and restart the fenced pods",
 	},
-	{PodsUnnamed, "A Lease names only 100 of the pods that need attention.", "", "correct the named pods first"},
+	{PodsUnnamed, "A Lease names at most 100 pods that need attention.", "", "correct the named pods first"},
 	{
 		TestMisrouted, "A connection took a wrong path.", "A pod's rules are missing or wrong.",
 		"look at the node in kubectl capture-cni status -o wide",
