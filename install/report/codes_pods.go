@@ -53,7 +53,7 @@ var podCodes = []Meaning{
 	{Captured, "The pod has the desired rules.", "", "none"},
 	{
 		Uncaptured, "No capture rules apply to the pod.", "The pod started without the plugin, lost its rules, or is sandboxed.",
-		"restart the pod, unless guard.policy=inPlace repairs it; if it is sandboxed, change its runtime class",
+		"restart the pod, unless guard.policy=inPlace repairs it; if sandboxed, change its runtime class",
 	},
 	{
 		Drifted, "A process with NET_ADMIN changed the pod's rules.", "",
