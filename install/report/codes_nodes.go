@@ -57,7 +57,7 @@ var nodeCodes = []Meaning{
 		"wait for the other agent's end, or remove the other release",
 	},
 	{
-		PluginMissing, "The plugin's programs are missing or different.",
+		PluginMissing, "The plugin's programs are missing, or differ from the agent's.",
 		"The directory can't be written, or another program changed files.", "correct the cause",
 	},
 	{
@@ -124,7 +124,7 @@ var nodeCodes = []Meaning{
 		"make the directory writable (addCapabilities), or use the platform's",
 	},
 	{SELinux, "SELinux is enforcing on the node.", "", "run the agents with seLinuxOptions.type=spc_t"},
-	{FileModes, "The CIS benchmark forbids the CNI configurations' mode.", "", "set the mode 0600, or ask the owner to"},
+	{FileModes, "CNI configurations have modes that the CIS benchmark forbids.", "", "set the mode 0600, or ask the owner to"},
 	{
 		NoBootFiles, "Nothing restores the entry of multus-chain at boot.", "",
 		"set --tmpfiles-dir, if a reboot empties the directory",
@@ -146,7 +146,7 @@ var nodeCodes = []Meaning{
 		ListUncovered, "The runtime may load a list without an entry.", "CRI-O skips lists whose programs are missing.",
 		"delete the list if unused, or name all plugin directories in --bin-dir",
 	},
-	{MultusPrimary, "Every pod is looked up.", "Multus passes no annotations.", "consider mode multus"},
+	{MultusPrimary, "The plugin looks up every pod.", "Multus passes no annotations.", "consider mode multus"},
 	{ModeRefused, "The mode does not fit the primary list.", "", "set another --mode"},
 	{KernelUntested, "The kernel was not tested.", "", "run the command as root on the node"},
 	{CiliumExclusive, "Cilium's cni.exclusive removes other plugins' entries.", "", "set Cilium's cni.exclusive=false, or use mode dropin"},
