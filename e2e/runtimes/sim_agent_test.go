@@ -154,6 +154,7 @@ func (w *world) step() {
 func (w *world) endStep() {
 	if !w.disk.killed {
 		w.examineFiles("after a step")
+		w.calledUs = false // other programs write before the agent's next heartbeat reads
 		return
 	}
 	if after := w.tree(w.root); fmt.Sprint(after) != fmt.Sprint(w.atKill) {

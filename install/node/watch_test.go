@@ -107,7 +107,7 @@ func TestReplacedDirectory(t *testing.T) {
 			if err := replace(path); err != nil {
 				t.Fatal(err)
 			}
-			for !strings.Contains(w.log.String(), "recreated") {
+			for !strings.Contains(w.log.String(), "created or replaced") {
 				w.expect(t, path)
 			}
 			w.quiet(t)
@@ -150,7 +150,7 @@ func TestFailingWatch(t *testing.T) {
 	checked := 0
 	check := func() { // waits for the next check, which renews the watch of the other directory
 		lab.Check(t, errors.Join(os.Rename(other, fmt.Sprint(other, checked)), os.Mkdir(other, 0o755)))
-		for checked++; strings.Count(w.log.String(), "recreated\" directory="+other) < checked; {
+		for checked++; strings.Count(w.log.String(), "created or replaced\" directory="+other) < checked; {
 			w.quiet(t)
 		}
 	}
