@@ -40,8 +40,8 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New(`"*" cannot be part of a list or of an exception: ` + want)
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
-		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d",
-			Quoted(s), want, addr.WithZone(""), addr.BitLen())
+		addr = addr.Unmap().WithZone("")
+		return netip.Prefix{}, fmt.Errorf("%s is an address: %s; for this one address write %s/%d", Quoted(s), want, addr, addr.BitLen())
 	}
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil {

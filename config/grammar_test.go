@@ -48,6 +48,7 @@ func TestParsePrefix(t *testing.T) {
 		{text: "::1/128", want: "::1/128"},
 		{text: "10.1.2.3", err: "write 10.1.2.3/32"},
 		{text: "2001:db8::1", err: "write 2001:db8::1/128"},
+		{text: "::ffff:10.1.2.3", err: "write 10.1.2.3/32"},
 		{text: "10.0.0.0/33", err: "expected a range"},
 		{text: "10.0.0.0/08", err: "expected a range"},
 		{text: "10.0.0/8", err: "expected a range"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -166,5 +167,24 @@ func TestSummaryKnows(t *testing.T) {
 	g.writeSummary(now)
 	if !strings.Contains(log.String(), "writing the states of the pods for the agent failed; retrying") {
 		t.Errorf("logged %q", log.String())
+	}
+}
+
+// TestPrunedAgain tries again to delete baselines of pods that have ended, until it succeeds.
+func TestPrunedAgain(t *testing.T) {
+	t.Parallel()
+	g := newSummarizing(t)
+	g.watched = map[string]*watched{}
+	obstacle := filepath.Join(g.store.dir, "ended", "within")
+	lab.Check(t, os.MkdirAll(obstacle, 0o700))
+	if g.sync(nil); g.pruned {
+		t.Error("nothing is left to delete, although a directory is in the way")
+	}
+	lab.Check(t, os.Remove(obstacle))
+	if g.sync(nil); !g.pruned {
+		t.Error("the baselines stay")
+	}
+	if doubt := doubtOf(finding(report.Captured, "")); strings.HasSuffix(doubt, ": ") {
+		t.Errorf("a doubt without a reason: %q", doubt)
 	}
 }

@@ -88,8 +88,9 @@ func (g *Guard) sync(running map[string]cri.Sandbox) {
 		}
 	}
 	if !g.pruned {
-		g.once.warn("deleting the baselines of pods that have ended failed", g.store.prune(running))
-		g.pruned = true
+		err := g.store.prune(running)
+		g.once.warn("deleting the baselines of pods that have ended failed", err)
+		g.pruned = err == nil
 	}
 }
 

@@ -49,11 +49,12 @@ func (n *Node) withdrawCredentials(ctx context.Context) error {
 	}
 	// Remove last the files that credentialFiles looks for, because their absence means that the removal
 	// is complete.
-	err = errors.Join(
-		n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)),
-		n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
-		n.removeFiles(n.Settings.BinDirs, config.LookupProgram),
-	)
+	if err = n.removeFiles([]string{n.Settings.StateDir}, lastGood(config.LookupProgram)); err == nil {
+		err = errors.Join(
+			n.removeFiles(n.Settings.CredentialDirs(), credentials.Names()...),
+			n.removeFiles(n.Settings.BinDirs, config.LookupProgram),
+		)
+	}
 	if err != nil {
 		return fmt.Errorf("removing the credentials: %w", err)
 	}

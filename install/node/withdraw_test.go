@@ -64,6 +64,20 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
+// TestWithdrawnInOrder keeps the credentials, whose absence would end the withdrawal, while another file
+// can't be removed.
+func TestWithdrawnInOrder(t *testing.T) {
+	t.Parallel()
+	const token = "/var/lib/capture-cni/token"
+	n := withoutCredentials(t, map[string]string{token: "{}", "/opt/cni/bin/other": "", "/run/capture-cni/other": "", "/var/lib/capture-cni/capture-cni-lookup.last-good/within": ""})
+	if _, err := n.ensureCredentials(t.Context(), false); err == nil {
+		t.Error("a directory is removed as a file")
+	}
+	if _, err := os.Lstat(n.Settings.At(token)); err != nil {
+		t.Errorf("the token is gone: %v", err)
+	}
+}
+
 // withoutCredentials is a node that should have no credentials. Its plugin runs, and its
 // agent answers.
 func withoutCredentials(t *testing.T, files map[string]string) *Node {

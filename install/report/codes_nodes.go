@@ -146,7 +146,7 @@ var nodeCodes = []Meaning{
 		ListUncovered, "The runtime may load a list without an entry.", "CRI-O skips lists whose programs are missing.",
 		"delete the list if unused, or name all plugin directories in --bin-dir",
 	},
-	{MultusPrimary, "The plugin looks up every pod.", "Multus passes no annotations.", "consider mode multus"},
+	{MultusPrimary, "The runtime's network plugin is Multus.", "", "consider mode multus"},
 	{ModeRefused, "The mode does not fit the primary list.", "", "set another --mode"},
 	{KernelUntested, "The kernel was not tested.", "", "run the command as root on the node"},
 	{CiliumExclusive, "Cilium's cni.exclusive removes other plugins' entries.", "", "set Cilium's cni.exclusive=false, or use mode dropin"},

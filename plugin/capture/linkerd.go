@@ -154,7 +154,7 @@ func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.
 			return addresses
 		}
 		if set {
-			d.warn("%s of container %s is %s: expected IP:PORT, using port %d", name, d.proxy.Name, config.Quoted(text), byDefault)
+			d.warn("ignoring %s of container %s, which is %s: expected IP:PORT", name, d.proxy.Name, config.Quoted(text))
 		}
 	}
 	return []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), byDefault)}
