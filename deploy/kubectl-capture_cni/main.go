@@ -139,7 +139,7 @@ func (o *options) run(do func(command *cobra.Command, client *fleet.Client, args
 func (o *options) connect() (*fleet.Client, error) {
 	access, err := o.config().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("reading the access to the cluster: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	access.WarningHandler = o.warnings
 	return fleet.NewClient(access)

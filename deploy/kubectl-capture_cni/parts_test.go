@@ -258,7 +258,7 @@ func TestCauses(t *testing.T) {
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
-		"--kubeconfig=/missing": "kubectl capture-cni: reading the access to the cluster: stat /missing: no such file",
+		"--kubeconfig=/missing": "kubectl capture-cni: reading the kubeconfig: stat /missing: no such file",
 		"--agent-namespace=":    "kubectl capture-cni: --agent-namespace is empty: expected the namespace of the agents",
 	} {
 		var out, failed bytes.Buffer

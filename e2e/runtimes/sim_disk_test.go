@@ -17,6 +17,7 @@ type disk struct {
 	standing      map[string]syscall.Errno // of writes, by directory
 	killAt        int                      // the write at which the agent ends, if it is positive
 	killBelow     string                   // the directory of these writes
+	killRenamed   bool                     // the agent ends at the write after its next rename in the network directory
 	powerFails    bool                     // then
 	killed        bool
 	mkdirFails    bool // the next one
@@ -103,6 +104,9 @@ func (w *world) operation(operation, path string) error {
 	case "sync":
 		d.synced = true
 	case "rename", "remove":
+		if d.killRenamed && operation == "rename" && strings.HasPrefix(path, w.netDir) {
+			d.killAt, d.killBelow, d.killRenamed = 1, w.root, false
+		}
 		content, err := os.ReadFile(path)
 		d.unsynced = append(d.unsynced, lost{path, content, err == nil})
 		if operation == "rename" && !d.synced {

@@ -71,6 +71,10 @@ var events = slices.Concat([]event{
 	{"the agent restarts", 3, nil, func(w *world, _ int) { w.stopAgent(); w.disturb() }},
 	{"the agent is killed at write", 8, nth, func(w *world, n int) { w.kill(n, w.root) }},
 	{"the agent is killed at write in the network directory", 12, nth[:8], func(w *world, n int) { w.kill(n, w.netDir) }},
+	{"the agent is killed at write one after a rename in the network directory", 6, nil, func(w *world, _ int) {
+		w.kill(0, w.root)
+		w.disk.killRenamed = true
+	}},
 	{"the power fails", 2, nil, func(w *world, _ int) { w.reboot() }},
 	{"the power fails at write", 5, nth, func(w *world, n int) { w.kill(n, w.root); w.disk.powerFails = true }},
 	{"the disk fails (EIO) at write", 4, nth, func(w *world, n int) { w.disk.writes = failing{n, syscall.EIO}; w.wake() }},

@@ -187,7 +187,7 @@ func (w *world) play() {
 func (w *world) heal() {
 	maps.DeleteFunc(w.disk.standing, w.mustStop)
 	clear(w.loops)
-	w.disk.writes, w.disk.reads, w.disk.killAt, w.disk.mkdirFails, w.rivalAt = failing{}, failing{}, 0, false, -100
+	w.disk.writes, w.disk.reads, w.disk.killAt, w.disk.killRenamed, w.disk.mkdirFails, w.rivalAt = failing{}, failing{}, 0, false, false, -100
 	w.setAPI("ok")
 	w.runtime.late = 0
 	w.restart()

@@ -57,7 +57,8 @@ type Answer struct {
 type FaultKind string
 
 const (
-	// Gone means that the API server has no such pod now, or has another pod of that name.
+	// Gone means that the API server has no such pod now, or has another pod of that name. To a request
+	// without a UID, the agent also answers so about another node's pod.
 	Gone FaultKind = "gone"
 	// Failed means that a retry may help.
 	Failed FaultKind = "failed"
