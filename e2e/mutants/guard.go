@@ -70,7 +70,7 @@ var guardMutants = []mutant{
 	{
 		name: "guard-compares-digests-of-an-earlier-release",
 		file: "install/kernel/compare.go",
-		from: `digestVersion = "3:"`,
+		from: `digestVersion = "4:"`,
 		to:   `digestVersion = "2:"`,
 		by:   by(root, "e2e/guard", "TestReworded"),
 	},

@@ -72,6 +72,10 @@ func run(ctx context.Context, least limits, lived bool, patterns []string) error
 	outcomes, failed := make([]outcome, len(sources)), make([]error, len(sources))
 	parallel(packagesAtOnce, len(sources), func(i int) {
 		outcomes[i], failed[i] = measure(ctx, sources[i], reasons)
+		if failed[i] != nil {
+			fmt.Fprintln(os.Stderr, sources[i].name()+": error")
+			return
+		}
 		fmt.Fprintf(os.Stderr, "%s: %d noticed, %.0f s\n", sources[i].name(), len(outcomes[i].killed), outcomes[i].took.Seconds())
 	})
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -57,7 +57,7 @@ var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 // writable returns the directories of the machine that tests may change.
 func (p program) writable() []string {
 	cache, err := os.UserCacheDir() // the compiler's
-	if err != nil {
+	if _, missing := os.Stat(cache); err != nil || missing != nil {
 		return []string{p.scratch}
 	}
 	return []string{p.scratch, cache}

@@ -24,7 +24,7 @@ const (
 // observed is what a visit to a pod with rules of today finds.
 func observed(changes ...func(*kernel.Observation)) (o kernel.Observation) {
 	o.Backend, o.Stamp, o.Generation = config.NFTables, stampToday, 7
-	o.Digest = "3:00"
+	o.Digest = "4:00"
 	for _, change := range changes {
 		change(&o)
 	}
@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 	gone := func(o *kernel.Observation) { o.Backend, o.Stamp, o.Digest = "", "", "" }
 	earlier := func(o *kernel.Observation) { o.Stamp = stampEarlier }
 	unstamped := func(o *kernel.Observation) { o.Stamp = "without a stamp" }
-	moved := func(o *kernel.Observation) { o.Digest = "3:01" }
+	moved := func(o *kernel.Observation) { o.Digest = "4:01" }
 	iptables := func(o *kernel.Observation) { o.Backend = config.IPTablesNFT }
 	foreign := func(o *kernel.Observation) { o.Foreign = "nat/ISTIO_OUTPUT" }
 	fault := func(err error) observation {

@@ -71,11 +71,11 @@ func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 	return doubts
 }
 
-// doubtOf says in which state a pod is, and why. A captured pod has no reason, but iptables has no digest,
-// which would prove that its rules are exactly the desired ones.
+// doubtOf says in which state a pod is, and why. A captured pod has no reason, but the guard has no
+// reference digest for iptables.
 func doubtOf(found report.Finding) string {
 	if found.Code == report.Captured {
-		return "the pod is captured, but not by rules that nftables shows to be exactly the desired ones"
+		return "the pod is captured, but the guard does not compare rules of iptables exactly"
 	}
 	return fmt.Sprintf("the pod is %s: %s", found.Code, found.Reason)
 }

@@ -30,7 +30,7 @@ func outdatedPods(t *testing.T, update Update, versions ...int) *Guard {
 		g.watched[id] = examined(id, finding(report.Outdated, ""))
 		g.watched[id].next = time.Now().Add(time.Hour)
 		g.watched[id].desired.stamp = "capture-cni rules v5 ipv4 00"
-		g.watched[id].baseline = baseline{Stamp: fmt.Sprintf("capture-cni rules v%d ipv4 00", version), Backend: config.NFTables, Digest: "3:00"}
+		g.watched[id].baseline = baseline{Stamp: fmt.Sprintf("capture-cni rules v%d ipv4 00", version), Backend: config.NFTables, Digest: "4:00"}
 	}
 	return g
 }

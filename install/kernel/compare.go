@@ -42,7 +42,7 @@ func (r *References) Digest(ctx context.Context, rs capture.Ruleset) (string, er
 
 // digestVersion is incremented with every change of a digest's input, because digests of different
 // versions can't be compared.
-const digestVersion = "3:"
+const digestVersion = "4:"
 
 // digestOf returns the digest of a Dump, as a text for a file. Two Dumps have equal digests if they
 // have no Diff. The digest omits comments, so a reworded comment does not change it.

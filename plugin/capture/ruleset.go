@@ -73,9 +73,9 @@ type Chain struct {
 }
 
 // Rule applies an action to the packets that match. Why has at most 127 bytes, and becomes the rule's
-// comment in the kernel. PerPacket is set for a rule by which a fence permits every packet of a
-// connection. For such a rule, nftables omits the counter, and iptables the comment, to save time. Neither
-// Why nor PerPacket is a part of the Stamp.
+// comment in the kernel. PerPacket is set for a fence's rules that permit packets, or lead to such rules.
+// For these rules, nftables omits the counter, and iptables the comment, to save time. Neither Why nor
+// PerPacket is a part of the Stamp.
 type Rule struct {
 	Match     Match
 	Do        Action

@@ -129,6 +129,7 @@ func TestParse(t *testing.T) {
 		"another comment":     {[2]string{"one", ""}, [2][]byte{meta, meta}, true},
 		"iptables' comments":  {[2]string{}, [2][]byte{expression("match", "comment"), nil}, true},
 		"counters":            {[2]string{}, [2][]byte{expression("counter", "1 packet"), expression("counter", "2 packets")}, true},
+		"a counter or none":   {[2]string{}, [2][]byte{expression("counter", "1 packet"), nil}, true},
 		"another stamp":       {[2]string{stamp, stamp + "1"}, [2][]byte{meta, meta}, true},
 		"no stamp":            {[2]string{stamp, "one"}, [2][]byte{meta, meta}, false},
 		"another match":       {[2]string{}, [2][]byte{expression("match", "commen"), nil}, false},

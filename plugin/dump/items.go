@@ -48,8 +48,8 @@ func Parse(comment string, expressions []byte) (Item, error) {
 			if match, _ := nfnetlink.Nested(data, unix.NFTA_MATCH_NAME); nfnetlink.Text(match) == "comment" { // of iptables
 				return nil
 			}
-		case "counter": // packets and bytes, which differ between namespaces
-			data = nil
+		case "counter": // decides nothing
+			return nil
 		}
 		all.Add(name, string(data))
 		return nil
