@@ -154,7 +154,8 @@ func (d *decider) listens(byDefault uint16, names ...string) (addresses []netip.
 			return addresses
 		}
 		if set {
-			d.warn("ignoring %s of container %s, which is %s: expected IP:PORT, so Linkerd's other variable or default port applies", name, d.proxy.Name, config.Quoted(text))
+			d.warn("ignoring %s of container %s, which is %s: expected IP:PORT, so Linkerd's other variable or default port applies",
+				name, d.proxy.Name, config.Quoted(text))
 		}
 	}
 	return []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), byDefault)}
