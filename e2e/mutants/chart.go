@@ -215,20 +215,6 @@ var chartMutants = []mutant{
 		by:   admission("TestAgentPolicies/tokens/Kubernetes_1.30"),
 	},
 	{
-		name: "dormant-table-is-captured",
-		file: "install/kernel/compare.go",
-		from: "all.Add(o.Name, o.Content)",
-		to:   "all.Add(o.Name)",
-		by:   by(root, "e2e/guard", "TestForgeries/a_table_that_no_packet_meets"),
-	},
-	{
-		name: "annotation-on-a-running-pod-turns-the-fleet-red",
-		file: "deploy/fleet/fleet.go",
-		from: "state.IsMissing() && state != report.InjectedLater {",
-		to:   "state.IsMissing() {",
-		by:   by(unit, "deploy/kubectl-capture_cni", "TestEditedPodIsShown"),
-	},
-	{
 		name: "chart-places-next-to-istio-cni",
 		file: "deploy/chart/templates/_node.tpl",
 		from: "{{ .Values.besideIstioCNI | quote }}",

@@ -21,9 +21,8 @@ type mutant struct {
 // table returns all mutants.
 func table() []mutant {
 	return slices.Concat(
-		listMutants, namespaceMutants, ruleMutants, refuseMutants, sidecarMutants, consulMutants, kumaMutants, traceMutants,
-		pluginMutants, netfilterMutants, agentMutants, guardMutants, chartMutants, policyMutants,
-		fleetMutants, guideMutants, fenceMutants, updateMutants,
+		namespaceMutants, ruleMutants, pluginMutants, netfilterMutants, agentMutants, guardMutants, updateMutants, chartMutants,
+		policyMutants, guideMutants,
 	)
 }
 

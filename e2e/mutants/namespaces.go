@@ -5,27 +5,6 @@ package main
 // namespaceMutants break what opens, locks and prepares a pod's network namespace.
 var namespaceMutants = []mutant{
 	{
-		name: "panic-in-a-pods-namespace-counts-as-success",
-		file: "plugin/podnet/podnet.go",
-		from: "err = fmt.Errorf(\"panic: %v\", p)",
-		to:   "_ = p",
-		by:   by(root, "plugin/podnet", "TestDo"),
-	},
-	{
-		name: "each-examination-leaves-a-thread-in-its-namespace",
-		file: "plugin/podnet/podnet.go",
-		from: "\tclose(n.calls)\n",
-		to:   "",
-		by:   by(root, "plugin/podnet", "TestNothingStays"),
-	},
-	{
-		name: "del-removes-routes-of-another-program",
-		file: "plugin/podnet/routes.go",
-		from: "netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL",
-		to:   "netlink.RT_FILTER_TABLE",
-		by:   by(root, "plugin/podnet", "TestRemoveKeepsOthersRoutes"),
-	},
-	{
 		name: "add-reads-addresses-under-the-lock-of-all-namespaces",
 		file: "plugin/podnet/addresses.go",
 		from: "[]int{unix.AF_INET, unix.AF_INET6}",
@@ -59,13 +38,6 @@ var namespaceMutants = []mutant{
 		from: `case state.Foreign != "":`,
 		to:   `case state.Foreign == "-":`,
 		by:   by(root, "e2e/traffic", "TestOtherCapture"),
-	},
-	{
-		name: "failed-add-leaves-a-half",
-		file: "plugin/podnet/apply.go",
-		from: "return errors.Join(err, undo())",
-		to:   "if undo != nil {\n\t\t\treturn err\n\t\t}",
-		by:   by(root, "e2e/traffic", "TestFailureLeavesNothing"),
 	},
 	{
 		name: "forged-rules-pass-for-ours",
@@ -103,13 +75,6 @@ var namespaceMutants = []mutant{
 		by:   by(root, "e2e/protocol", "TestForeignLock"),
 	},
 	{
-		name: "del-leaves-routing-rules-of-an-earlier-release",
-		file: "plugin/podnet/routes.go",
-		from: "return r.Protocol != localProtocol })",
-		to:   "return r.Protocol != localProtocol || r.Priority != localPriority })",
-		by:   by(root, "e2e/protocol", "TestEarlierPlugin"),
-	},
-	{
 		name: "rule-of-another-program-takes-the-proxys-packets",
 		file: "plugin/podnet/routes.go",
 		from: "localPriority = 1\n",
@@ -143,20 +108,6 @@ var namespaceMutants = []mutant{
 		from: "Orphans(entries, sockets)",
 		to:   "append(entries, Orphans(nil, sockets)...)",
 		by:   by(root, "e2e/guard", "TestRefused"),
-	},
-	{
-		name: "refusals-by-iptables-are-not-counted",
-		file: "install/kernel/counters.go",
-		from: "listing, string(in.table), ",
-		to:   `listing, string(in.table)+"6", `,
-		by:   by(root, "install/kernel", "TestRefused"),
-	},
-	{
-		name: "stale-entries-of-fenced-pods-stay",
-		file: "install/kernel/counters.go",
-		from: ", {capture.Filter, capture.ChainRefuseInbound}",
-		to:   "",
-		by:   by(root, "install/kernel", "TestRefused"),
 	},
 	{
 		name: "repeated-add-restores-nothing",

@@ -6,20 +6,6 @@ package main
 // are replaced.
 var updateMutants = []mutant{
 	{
-		name: "rules-of-a-newer-version-are-replaced",
-		file: "install/guard/update.go",
-		from: "versionOf(w.baseline.Stamp) <= versionOf(w.desired.stamp)",
-		to:   "versionOf(w.baseline.Stamp) >= 0",
-		by:   by(root, "e2e/guard", "TestNotUpdated/newer_version"),
-	},
-	{
-		name: "faulty-edit-does-not-keep-the-rules",
-		file: "install/guard/update.go",
-		from: "!w.desired.held && ",
-		to:   "",
-		by:   by(root, "e2e/guard", "TestNotUpdated/faulty_edit"),
-	},
-	{
 		name: "pod-that-has-ended-is-updated",
 		file: "install/guard/update.go",
 		from: "if err == nil && (!runs || ",
