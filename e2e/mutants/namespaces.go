@@ -23,7 +23,7 @@ var namespaceMutants = []mutant{
 		file: "install/kernel/obstruction.go",
 		from: "h.priority <= last || h.routes ||",
 		to:   "h.priority <= last ||",
-		by:   by(root, "e2e/guard", "TestObstructed/routing"),
+		by:   by(root, "e2e/guard", "TestObstructed/routing_behind_ours"),
 	},
 	{
 		name: "policy-rule-in-front-of-table-local-goes-unnoticed",

@@ -17,7 +17,7 @@ var ruleMutants = []mutant{
 		file: "plugin/xtables/xtables.go",
 		from: "left -= len(entries)",
 		to:   "left -= 0",
-		by:   by(root, "plugin/netfilter", "TestLimits/legacy"),
+		by:   by(root, "plugin/netfilter", "TestLimits/legacy_rules_of_two_tables"),
 	},
 	{
 		name: "renamed-interface-counts-as-loopback",
