@@ -31,8 +31,8 @@ func (l *List) With(entry []byte) ([]byte, error) {
 	return edited.replaced(slices.IndexFunc(edited.Plugins, Plugin.isOurs), entry), nil
 }
 
-// Without returns the list's text without our entries. If With has added the entry, and nobody has
-// edited the list since, this is the text before With.
+// Without returns the list's text without our entries. If With added the entry, and the list did not
+// change after that, this text equals the one before With.
 func (l *List) Without() ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
