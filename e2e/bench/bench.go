@@ -27,6 +27,8 @@ type bench struct {
 	dir  string
 	api  *kubeapi.Server
 	node *agentNode // whose agent answers the plugin; nil before a part has needed it
+
+	firewall *lab.Host // holds a hook of each kind
 }
 
 func newBench(ctx context.Context) (b *bench, err error) {
@@ -55,6 +57,9 @@ func newBench(ctx context.Context) (b *bench, err error) {
 		}
 	}
 	if b.api, err = kubeapi.Start(); err != nil {
+		return b, err
+	}
+	if err := b.startFirewall(); err != nil {
 		return b, err
 	}
 	for _, directory := range []string{b.credentials(), b.alone(), b.answered()} {
@@ -103,16 +108,39 @@ func (b *bench) alone() string { return filepath.Join(b.dir, "alone") }
 // answered is the directory of a plugin that an agent answers.
 func (b *bench) answered() string { return filepath.Join(b.dir, "answered") }
 
-func (b *bench) close() error {
-	if b.node != nil {
-		if err := b.node.stop(); err != nil {
-			return errors.Join(err, os.RemoveAll(b.dir))
+// startFirewall adds a chain to each hook in a namespace of its own, as the programs of a Kubernetes
+// node do. Without one, a pod that is the first to use a hook also waits until the kernel has
+// rewritten its own code for this hook (nf_hooks_needed in net/netfilter/core.c).
+func (b *bench) startFirewall() (err error) {
+	if b.firewall, err = lab.NewHost(); err != nil {
+		return err
+	}
+	rules := "table inet node {\n"
+	for _, hook := range []string{"prerouting", "input", "forward", "output", "postrouting"} {
+		rules += fmt.Sprintf("chain %s { type filter hook %[1]s priority filter; }\n", hook)
+	}
+	return b.firewall.Do(func() error {
+		nft := exec.CommandContext(b.ctx, "nft", "-f", "-")
+		nft.Stdin = strings.NewReader(rules + "}")
+		if out, err := nft.CombinedOutput(); err != nil {
+			return fmt.Errorf("adding the node's hooks: %w\n%s", err, out)
 		}
+		return nil
+	})
+}
+
+func (b *bench) close() error {
+	var errs []error
+	if b.node != nil {
+		errs = append(errs, b.node.stop())
 	}
 	if b.api != nil {
-		return errors.Join(b.api.Close(), os.RemoveAll(b.dir))
+		errs = append(errs, b.api.Close())
 	}
-	return os.RemoveAll(b.dir)
+	if b.firewall != nil {
+		errs = append(errs, b.firewall.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }

@@ -32,7 +32,7 @@ type Batch struct {
 const beginSequence = 1
 
 func NewBatch() *Batch {
-	b := &Batch{Content: make([]byte, 0, 16<<10)}
+	b := &Batch{Content: make([]byte, 0, 64<<10)}
 	b.control(unix.NFNL_MSG_BATCH_BEGIN)
 	return b
 }
