@@ -36,6 +36,12 @@ func (m migrator) follow(t *testing.T, section string, values map[string]string)
 	m.Follow(t, sections[i], values)
 }
 
+// hold keeps istio-cni's agents as they are.
+func (m migrator) hold(t *testing.T) {
+	t.Helper()
+	m.follow(t, "2. Hold istio-cni's agents", map[string]string{"PRIMARY": cluster.NetworkConf})
+}
+
 // node migrates one node, and waits until istio-cni's agent has left it.
 func (m migrator) node(t *testing.T, node *cluster.Node) {
 	t.Helper()
@@ -50,7 +56,12 @@ func (m migrator) node(t *testing.T, node *cluster.Node) {
 
 func istioAgentsOn(t *testing.T, node *cluster.Node) string {
 	t.Helper()
-	return strings.TrimSpace(c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "get", "pods", "--selector=k8s-app=istio-cni-node", "--field-selector=spec.nodeName="+node.Name, "--output=name"))
+	return istioAgents(t, "--field-selector=spec.nodeName="+node.Name)
+}
+
+func istioAgents(t *testing.T, flags ...string) string {
+	t.Helper()
+	return strings.TrimSpace(c.MustKubectl(t, slices.Concat([]string{"--namespace", cluster.IstioNamespace, "get", "pods", "--selector=k8s-app=istio-cni-node", "--output=name"}, flags)...))
 }
 
 // waitForIstioEntry waits until istio-cni's agents have their entry in the primary's list

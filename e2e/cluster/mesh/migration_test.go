@@ -23,7 +23,7 @@ func TestMigration(t *testing.T) {
 	expect(t, turnover, "istio-cni alone", theirs)
 	c.MustKubectl(t, "delete", "namespace", cluster.Namespace, "--ignore-not-found")
 	guide := migrator{c.NewOperator(t)}
-	guide.follow(t, "2. Hold istio-cni's agents", nil)
+	guide.hold(t)
 	guide.follow(t, "3. Install, for no node yet", nil)
 	guide.node(t, c.Nodes[0])
 	expect(t, turnover, "one node migrated", func(l suite.Life) bool { return l.Ours() == (l.Node == c.Nodes[0].Name) })
