@@ -49,7 +49,7 @@ func TestVerdicts(t *testing.T) {
 			[]string{
 				"note: meshed pods with interceptionMode TPROXY can't start: no xt_TPROXY [no-tproxy]",
 				"note: meshed pods with a fence can't start: no xt_hl [no-fence]",
-				"note: meshed pods with IPv6 addresses can't start: no ip6_tables [no-ipv6]",
+				"note: meshed pods with captured IPv6 can't start: no ip6_tables [no-ipv6]",
 			},
 		},
 	} {

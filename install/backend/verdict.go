@@ -35,7 +35,7 @@ type Verdict struct {
 	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why the chosen one is not nftables
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
 	NoFence  string         `json:"noFence,omitempty"`  // why pods with a fence can't start
-	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with IPv6 can't start
+	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with captured IPv6 can't start
 
 	Choice config.Backend `json:"choice,omitempty"` // the first choice of this boot, for Auto
 }
@@ -112,7 +112,7 @@ func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	}{
 		{report.NoTProxy, "interceptionMode TPROXY", v.NoTProxy},
 		{report.NoFence, "a fence", v.NoFence},
-		{report.NoIPv6, "IPv6 addresses", v.NoIPv6},
+		{report.NoIPv6, "captured IPv6", v.NoIPv6},
 	} {
 		if pods.lacks != "" {
 			notes = append(notes, report.Finding{

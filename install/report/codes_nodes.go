@@ -90,7 +90,7 @@ var nodeCodes = []Meaning{
 	},
 	{NoTProxy, "Pods with TPROXY can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{NoFence, "Pods with a fence can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
-	{NoIPv6, "Meshed pods with IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
+	{NoIPv6, "Meshed pods with captured IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{
 		IPTablesChosen, "Backend auto chose iptables, so the guard is idle.", "The kernel lacks an nftables module.",
 		"load the module and reboot, if you need the guard",
