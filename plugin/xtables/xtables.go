@@ -154,9 +154,10 @@ func (f family) entries(table string, limit int) ([]byte, error) {
 	return buffer[entriesHeader:], nil
 }
 
-// Offsets in struct ipt_entry, after its address: u32 nfcache, u16 target_offset, u16 next_offset. In an
-// entry with a chain's name, at target_offset is struct xt_error_target: u16 size, char[29] name, u8
-// revision, and the chain's name.
+// targetOffset and nextOffset are offsets in struct ipt_entry or ip6t_entry, after its struct ipt_ip or
+// ip6t_ip6: u32 nfcache, u16 target_offset, u16 next_offset. At target_offset, the entry's target begins.
+// targetName and chainName are offsets in struct xt_error_target, the target of an entry with a chain's
+// name: u16 size, char[29] name, u8 revision, and the chain's name. All targets begin with size and name.
 const (
 	targetOffset = 4
 	nextOffset   = 6
