@@ -107,15 +107,15 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "proxyUID", Type: "id", Default: "1337", set: into(&m.ProxyUID, id),
-			Meaning: "the proxy's uid if the pod sets none",
+			Meaning: "the proxy's uid if the pod sets none or 0",
 		},
 		{
 			Name: "proxyGID", Type: "id", Default: "1337", set: into(&m.ProxyGID, id),
-			Meaning: "the proxy's gid if the pod sets none",
+			Meaning: "the proxy's gid if the pod sets none or 0",
 		},
 		{
 			Name: "excludeOutboundIPRanges", Type: "list of CIDRs", Default: "[]", set: into(&m.ExcludeOutboundIPRanges, each(cidr)),
-			Meaning: "uncaptured destination ranges",
+			Meaning: "uncaptured destination ranges, except for DNS",
 		},
 		{
 			Name: "excludeOutboundPorts", Type: "list of ports", Default: "[]", set: into(&m.ExcludeOutboundPorts, each(port)),

@@ -115,7 +115,7 @@ func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 
 var (
 	// namespaceOrPrefix reads a namespace, or a prefix with a trailing *. It refuses an empty prefix,
-	// because that would exclude every pod.
+	// which would mean every namespace.
 	namespaceOrPrefix = valid("a namespace, or a prefix such as openshift-* with * only at its end", func(text string) bool {
 		prefix := strings.TrimSuffix(text, "*")
 		return prefix != "" && strings.TrimSpace(prefix) == prefix && !strings.Contains(prefix, "*")

@@ -24,7 +24,7 @@ func fenceAnnotations() []Annotation {
 	return []Annotation{
 		{
 			annotationFence, "`true`, `strict`, `false`", "`false`",
-			"refuses packets that would bypass the proxy, except exclusions; `strict`: exclusions fail the pod",
+			"refuses packets that would bypass the proxy, except excluded TCP; `strict`: exclusions fail the pod",
 		},
 		{annotationFenceAllow, "`DIRECTION:PROTOCOL:PORTS@CIDR`", "empty", "exceptions from the fence, comma-separated"},
 	}
@@ -32,9 +32,9 @@ func fenceAnnotations() []Annotation {
 
 func isFenceKey(key string) bool { return key == annotationFence || key == annotationFenceAllow }
 
-// Fence refuses a pod's packets except captured packets, the proxy's packets, packets on loopback, TCP
-// packets that an exclusion exempts, packets that an Opening permits, answers to these packets, and the
-// ICMP packets that every network needs.
+// Fence refuses a pod's packets except captured packets, the proxy's packets, packets on loopback between
+// the pod's own addresses, TCP packets that an exclusion exempts, packets that an Opening permits, answers
+// to these packets, and the ICMP packets that every network needs.
 type Fence struct {
 	Openings []Opening
 }
@@ -92,8 +92,9 @@ func (d *decider) readFence(in *Intent) {
 	}
 }
 
-// checkFencedContainers refuses containers that can bypass all rules. AF_PACKET sockets bypass
-// netfilter, and NET_RAW permits setting the marks that the rules trust.
+// checkFencedContainers refuses containers that may have NET_RAW or NET_ADMIN. NET_RAW permits AF_PACKET
+// sockets, which bypass netfilter, and setting the marks that the rules trust. NET_ADMIN permits changing
+// the rules.
 func (d *decider) checkFencedContainers() {
 	var lines []string
 	for _, c := range d.pod.Containers {
@@ -106,7 +107,7 @@ func (d *decider) checkFencedContainers() {
 }
 
 // checkNoExclusions refuses the pod if the pod or the operator excludes traffic. It permits the mesh's
-// own exclusions, such as the proxy's ports. It finds them by reading the pod with default settings and
+// own exclusions, such as the proxy's ports, which it finds by reading the pod with default settings and
 // without the annotations that exclude traffic.
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
@@ -139,8 +140,8 @@ func without[T comparable](list, other []T) bool {
 	return slices.ContainsFunc(list, func(value T) bool { return !slices.Contains(other, value) })
 }
 
-// linkLocal contains the link-local ranges, where cloud providers serve credentials. Only an Opening
-// within such a range opens a part of it.
+// linkLocal contains the link-local ranges, where cloud providers serve credentials. An Opening opens a
+// part of such a range only if the Opening is within the range.
 var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
 // close returns the fence with the Ranges of its openings. It removes each link-local range, and each
@@ -157,7 +158,7 @@ func (f *Fence) close(node []netip.Addr) *Fence {
 	at := &Fence{}
 	for _, o := range f.Openings {
 		o.Ranges = outside(o.Range, slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool {
-			return c.Bits() <= o.Range.Bits() // the opening is inside the range, or equals it
+			return c.Bits() <= o.Range.Bits() // o is not wider than c
 		}))
 		at.Openings = append(at.Openings, o)
 	}

@@ -100,7 +100,7 @@ func istioAnnotations() []Annotation {
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured even outside the included ranges"},
 		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound TCP and UDP ports that are not captured"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
-		{annotationExcludeOutboundRanges, rangeList, "empty", "outbound destinations that are not captured"},
+		{annotationExcludeOutboundRanges, rangeList, "empty", "uncaptured outbound destinations, except for DNS"},
 		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured"},
 		{annotationRerouteInterfaces, interfaces, "empty", "interfaces of virtual machines, whose inbound traffic counts as outbound"},
 		{annotationKubevirtInterfaces, interfaces, "empty", "older name of `istio.io/reroute-virtual-interfaces`, which takes precedence"},

@@ -40,8 +40,8 @@ const (
 	envLinkerdAdmin       = "LINKERD2_PROXY_ADMIN_LISTEN_ADDR"
 )
 
-// linkerdUID is the proxy's uid if neither the pod nor an annotation sets one. It is the uid in the
-// proxy's image.
+// linkerdUID is the proxy's uid if neither the pod nor an annotation sets one other than 0. It is the uid
+// in the proxy's image.
 const linkerdUID = 2102
 
 // apiServerPorts are the API server's usual ports. Linkerd's control plane connects to them without its
@@ -74,8 +74,8 @@ func linkerdAnnotations() []Annotation {
 		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured"},
 		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
-		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if container and pod set none"},
-		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none"},
+		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if container and pod set none or 0"},
+		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none or 0"},
 	}
 }
 

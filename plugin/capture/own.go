@@ -45,7 +45,7 @@ func ownAnnotations() []Annotation {
 		{annotationTProxy, "`true`, `false`", "`false`", "inbound connections keep the client's address"},
 		{annotationExceptInbound, ports, "empty", "inbound TCP ports that are not captured"},
 		{annotationExceptPorts, ports, "empty", "outbound ports that are not captured"},
-		{annotationExceptRanges, "CIDRs", "empty", "outbound destinations that are not captured"},
+		{annotationExceptRanges, "CIDRs", "empty", "uncaptured outbound destinations, except for DNS"},
 		{annotationOnlyRanges, "`*` or CIDRs", "`*`", "outbound destinations that are captured"},
 	}, fenceAnnotations()...)
 }
@@ -116,8 +116,8 @@ func (d *decider) ownPort(key string) uint16 {
 	return port
 }
 
-// checkOwnKeys adds faults for unknown keys, and for keys that have no effect, because the pod's author
-// expects each key to have an effect.
+// checkOwnKeys adds faults for the first ten unknown keys, and for keys that have no effect, because the
+// pod's author expects each key to have an effect.
 func (d *decider) checkOwnKeys(in Intent) {
 	unknown := d.unknownKeys()
 	for _, key := range unknown[:min(len(unknown), 10)] { // a pod can have thousands of them
@@ -142,7 +142,7 @@ func (d *decider) checkOwnKeys(in Intent) {
 		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, by the pod or in netconf.mesh")
 	case in.OutboundPort != 0 && !in.OutboundRanges.All &&
 		(len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
-		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected ranges, and none of loopback, which is not captured")
+		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected * or ranges, and none of loopback, which is not captured")
 	}
 }
 
