@@ -100,8 +100,8 @@ func (in *Intent) exemptMatches() (matches []Match) {
 	return matches
 }
 
-// empty reports whether a match tests at most the packet's family and protocol, such as a match whose
-// lists are all empty.
+// empty reports whether a match tests at most the packet's family and protocol, for example because its
+// only list has no values.
 func (m Match) empty() bool {
 	m.Protocol, m.Family = "", ""
 	return reflect.ValueOf(m).IsZero()

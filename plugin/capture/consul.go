@@ -112,7 +112,8 @@ func (d *decider) consulConfig() (c consulConfig) {
 }
 
 // consulPorts parses a port, or the first and the last port of a range with a colon or a dash between
-// them. Unlike Consul's plugin, it accepts no names of services, whose ports can differ between nodes.
+// them. Next to a colon, a missing port is 0 or 65535. Unlike Consul's plugin, consulPorts accepts no
+// names of services, whose ports can differ between nodes.
 func consulPorts(text string) (PortRange, error) {
 	if first, last, isRange := strings.Cut(text, ":"); isRange {
 		text = cmp.Or(first, "0") + "-" + cmp.Or(last, "65535")
@@ -128,10 +129,10 @@ func (d *decider) consulDualStack() bool {
 	return text == "true"
 }
 
-// consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server go
-// to ConsulDNSIP, if it is set. With ConsulDNSPort, queries for ConsulDNSIP, or for localhost if
-// ConsulDNSIP is not set, go to that port of the same address. This address is also the server in the
-// pod's resolv.conf.
+// consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server of
+// the same IP family go to ConsulDNSIP, if it is set. With ConsulDNSPort, queries for ConsulDNSIP, or for
+// localhost if ConsulDNSIP is not set, go to that port of the same address. Consul's injector makes this
+// address the first server in the pod's resolv.conf.
 func (d *decider) consulDNS(c consulConfig, dualStack bool) (list []Translation) {
 	servers := []netip.Addr{localhostIPv4.Addr()}
 	if dualStack {

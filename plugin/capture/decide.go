@@ -28,8 +28,8 @@ type Decision struct {
 	families families
 }
 
-// Decide decides whether and how a pod is captured, before its addresses are known. The error is
-// BadInput, which contains every fault, or a Refusal.
+// Decide decides whether and how a pod is captured, before its addresses are known. The error is a
+// BadInput or a Refusal.
 func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
 	switch exemption := Exclusion(pod, settings.Meshes); {

@@ -6,7 +6,7 @@ import "slices"
 
 const portDNS = 53
 
-// zoneQueries is the conntrack zone of captured queries. It separates their entries in conntrack from
+// zoneQueries is the conntrack zone of captured UDP queries. It separates their entries in conntrack from
 // those of the proxy's own queries, which can have the same addresses and ports.
 const zoneQueries uint16 = 2
 
@@ -25,7 +25,7 @@ func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 // them. SetZone sets the zone only in the original direction of a connection, so answers need no rule,
 // and the answer of a server in the pod to a client's port 53 does not count as a query.
 func (b *builder) dnsZones() {
-	if !b.leadsQueries(Redirect) { // a translation is for all users, so no query passes it
+	if !b.leadsQueries(Redirect) { // a translation applies to the proxy's queries, too
 		return
 	}
 	queries := dns(UDP)

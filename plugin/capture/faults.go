@@ -18,7 +18,8 @@ type Fault struct {
 	noValue bool // the message does not repeat the value
 }
 
-// BadInput is the error that contains all faults of one pod's annotations.
+// BadInput is the error that contains all faults of one pod's annotations, but of many similar faults
+// only the first ones.
 type BadInput []Fault
 
 func (faults BadInput) Error() string {
@@ -33,7 +34,7 @@ func (faults BadInput) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Refusal is the error for a meshed pod that must not start, for example because the pod or one of its
+// Refusal is the error for a pod that must not start, for example because the pod or one of its
 // containers would run uncaptured.
 type Refusal string
 

@@ -11,9 +11,9 @@ import (
 // The fence judges packets in table filter, after nat. It recognizes captured packets by the conntrack
 // entry or, with TPROXY, by the connection's mark. It can't recognize them by the interface, because a
 // redirected packet still has the interface of its original destination. By conntrack's state, it
-// permits later TCP packets of permitted connections, answers, and ICMP errors. It judges each datagram
-// that a process of the pod sends by the process's user, because the datagram can match the conntrack
-// entry of a closed socket of the proxy.
+// permits later TCP packets of permitted connections, answers, and ICMP errors. It judges every datagram
+// that a process of the pod sends, not only the first one of a conntrack entry, because the entry can be
+// that of a closed socket of the proxy.
 const (
 	// ChainFence and ChainFenceReset refuse and count packets, in table Filter. ChainFence drops
 	// packets, and ChainFenceReset resets TCP connections of the pod's processes.
@@ -34,8 +34,8 @@ var (
 	resets = gotoChain(ChainFenceReset)
 )
 
-// jumpToFence adds a rule to the last chain by which all packets enter the fence. It must be the
-// chain's last rule.
+// jumpToFence adds, if the pod has a fence, a rule to the last chain, from which all packets enter the
+// fence's chain. This rule must be the last one of its chain.
 func (b *builder) jumpToFence(chain string) {
 	if b.Fence != nil {
 		b.add(Match{}, Action{Verdict: Jump, Chain: chain}, "the pod has a fence")
@@ -81,7 +81,7 @@ func (b *builder) fenceOut() {
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
 	b.add(Match{Dst: one(localhostIPv6)}, fenced, "localhost, and not by loopback")
 	b.permit(b.openings(UDP, false))
-	for _, m := range b.openings(UDP, true) { // sent in another host's name, a datagram could pass as an answer to the proxy
+	for _, m := range b.openings(UDP, true) { // in another host's name, a datagram could be taken for an answer to the proxy
 		b.exempt(Match{Protocol: UDP, Answer: true, OwnSource: true, Dst: m.Src}, "an exception of the fence")
 	}
 	b.fenceTCP("OUTPUT", resets)
@@ -195,8 +195,8 @@ func (b *builder) permit(openings []Match) {
 
 func isOnly[T comparable](list List[T], value T) bool { return slices.Equal(list.Values, []T{value}) }
 
-// fenceICMP permits the ICMP that a network needs: errors about known connections and, only from this
-// link, neighbour discovery and multicast listeners' reports.
+// fenceICMP permits the ICMP that a network needs: errors about known connections and, with the hop
+// limits that keep them on one link, neighbour discovery and multicast listener discovery.
 func (b *builder) fenceICMP() {
 	b.chain(Filter, chainFenceICMP)
 	b.add(Match{Invalid: true}, fenced, "of no connection")

@@ -23,8 +23,9 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 	return uint32(id.Number)
 }
 
-// checkSharedID refuses the pod, or warns, if another container has the proxy's uid or gid. Rules can't
-// distinguish that container's traffic from the proxy's, so the traffic escapes capture.
+// checkSharedID refuses the pod, or warns, if another container, except the mesh's validation container,
+// has the proxy's uid or gid. Rules can't distinguish that container's traffic from the proxy's, so the
+// traffic escapes capture.
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
@@ -49,7 +50,8 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 // checkUnknownIDs refuses the pod, or warns, if another container sets no uid, or root's, so that its
 // image or a process of root can choose the proxy's uid or gid. ownUID and ownGID say that the proxy's
 // id is not the mesh's default. The check ignores a default id, because images do not use it, unless
-// onlyOwnIDs is set. A container with a uid may lack a gid, because OpenShift sets only uids.
+// onlyOwnIDs is set. A container with a uid may lack a gid, because OpenShift sets only uids. If only the
+// gid is not the default, a container with a gid may lack a uid.
 func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 	ownUID = ownUID || d.onlyOwnIDs
 	var lines []string
@@ -67,9 +69,8 @@ func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
 }
 
 // checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
-// without a capability. They can if the gid may be one of their groups, unless the container forbids
-// privilege escalation, because they can create and execute a program with this group and the
-// set-group-ID bit.
+// without a capability. If the gid may be one of their groups, they can create and execute a program with
+// this group and the set-group-ID bit, unless the container forbids privilege escalation.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return

@@ -20,7 +20,7 @@ type Intent struct {
 	// and, with the proxy's help, so does the application.
 	Transparent bool
 
-	// CaptureDNS redirects DNS queries for any resolver to DNSPort.
+	// CaptureDNS redirects DNS queries for any resolver to DNSPort, in Kuma's mesh only those over UDP.
 	CaptureDNS bool
 
 	OutboundPort uint16 // the proxy's port for outbound connections; 0 if it has none

@@ -212,7 +212,7 @@ func kumaInbound(in *Intent) (f flow) {
 }
 
 // kumaOutbound returns the outbound flow in Kuma's order, but without negated matches. In a fenced pod,
-// it also captures DNS queries over TCP, because they would otherwise pass the fence.
+// it does not exempt DNS queries over TCP, because exempt packets pass the fence.
 func kumaOutbound(in *Intent) (f flow) {
 	f.exemptTraffic(in)
 	if in.CaptureDNS {

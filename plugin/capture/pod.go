@@ -18,7 +18,7 @@ const PodVersion = 3
 const OldestPodVersion = 1
 
 // Pod contains the fields of a Kubernetes pod that decide about its capture. It is kept in memory and
-// sent as JSON. Kubernetes limits the size of annotations and names, and package podfields shortens all
+// sent as JSON. Kubernetes limits the size of annotations and names, and package podfields that of all
 // other values.
 type Pod struct {
 	Annotations  map[string]string `json:"annotations"` // see With
@@ -91,8 +91,8 @@ func (p Pod) With(labels, annotations map[string]string) Pod {
 
 // Following returns the pod as it was created, but with the edited exclusions and inclusions of its
 // mesh, because other edits have no effect while the pod runs. It returns the pod unchanged if one
-// annotation contains all settings of the mesh, or if the pod has a fence, because each exclusion also
-// opens the fence.
+// annotation contains all lists of the mesh, or if the pod has a fence, because each exclusion also opens
+// the fence.
 func (p Pod) Following(edited Pod, names []config.MeshName) Pod {
 	chosen, _ := choose(p, names)
 	if chosen == nil || chosen.whole != "" || Fenced(p.Annotations) {

@@ -74,8 +74,9 @@ type Chain struct {
 
 // Rule applies an action to the packets that match. Why has at most 127 bytes, and becomes the rule's
 // comment in the kernel. PerPacket is set for a fence's rules that permit packets, or lead to such rules.
-// For these rules, nftables omits the counter, and iptables the comment, to save time. Neither Why nor
-// PerPacket is a part of the Stamp.
+// For these rules, nftables omits the counter, and iptables the comment, to save time. iptables also omits
+// the comments of rules that lead to ChainFence or ChainFenceReset. Neither Why nor PerPacket is a part of
+// the Stamp.
 type Rule struct {
 	Match     Match
 	Do        Action
@@ -89,8 +90,8 @@ type Match struct {
 	Protocol Protocol           `json:",omitzero"`
 	In       List[string]       `json:",omitzero"` // the interface by which the packet arrives
 	Out      List[string]       `json:",omitzero"` // the interface by which the packet leaves
-	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, whatever its name is
-	ToLo     bool               `json:",omitzero"` // leaves by the loopback interface
+	FromLo   bool               `json:",omitzero"` // arrives by the loopback interface, in nftables whatever its name is
+	ToLo     bool               `json:",omitzero"` // leaves by the loopback interface; see FromLo
 	Src, Dst List[netip.Prefix] `json:",omitzero"` // all of one family
 	DstPort  List[PortRange]    `json:",omitzero"` // needs Protocol
 	UID, GID List[uint32]       `json:",omitzero"` // of the socket's owner
@@ -113,11 +114,11 @@ type Match struct {
 
 	// The following fields test the entry of the packet's connection in conntrack.
 	Invalid     bool `json:",omitzero"` // conntrack assigns the packet to no connection
-	Unconfirmed bool `json:",omitzero"` // the packet is the first one of its entry (IPS_CONFIRMED is not set), so nat will decide about it
+	Unconfirmed bool `json:",omitzero"` // the packet is the first one of its entry (IPS_CONFIRMED is not set), so nat decides about it
 	Confirmed   bool `json:",omitzero"` // the packet is a later one of its entry
 	Original    bool `json:",omitzero"` // the packet comes from the connection's client
 	Answer      bool `json:",omitzero"` // the packet comes from the connection's server
-	Translated  bool `json:",omitzero"` // nat changed its destination
+	Translated  bool `json:",omitzero"` // nat changed the connection's destination
 	Assured     bool `json:",omitzero"` // conntrack has seen the connection established (IPS_ASSURED is set)
 }
 
@@ -214,7 +215,7 @@ const (
 	// A packet with one of the three verdicts below continues with the next rule.
 	SetMark     Verdict = "mark"     // sets the packet's mark to Mark
 	SetConnMark Verdict = "connmark" // sets the connection's mark to Mark
-	SetZone     Verdict = "zone"     // sets conntrack's zone for packets from the entry's client to Zone; a later SetZone has no effect
+	SetZone     Verdict = "zone"     // Zone becomes the conntrack zone of packets from the connection's client; a later SetZone has no effect
 )
 
 // Action is a verdict with its parameters, such as a chain, a port or a mark.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// TableName is the name of the nftables table that contains all of our rules.
+// TableName is the name of the table in which the backend nftables keeps all of our rules.
 const TableName = "capture-cni"
 
 // StampChain is the name of a chain that no packet reaches. The comment of its only rule is the Stamp.

@@ -4,9 +4,9 @@ package capture
 
 // Marks of packets and of connections under TPROXY.
 const (
-	// ProxyMark marks packets that the proxy sends to the application, on which the proxy sets the
-	// mark, the application's answers, and packets that the rules deliver to the proxy. It also marks
-	// the proxy's connections to the application.
+	// ProxyMark marks packets between the proxy and the application, and packets that the rules deliver
+	// to the proxy. The proxy itself sets the mark on the packets that it sends to the application.
+	// ProxyMark also marks the proxy's connections to the application.
 	ProxyMark uint32 = 1337
 
 	// markOwnPod marks packets that the proxy, as a client, sends to its own pod.

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// wholeText returns the annotation that contains all settings of a mesh's pod. If the annotation is
-// absent or too long, it adds a fault and returns false.
+// wholeText returns the annotation that contains all lists of the mesh (see mesh.whole). If the
+// annotation is absent or too long, wholeText adds a fault and returns false.
 func (d *decider) wholeText(expected string) (text string, ok bool) {
 	if text, ok = d.pod.Annotations[d.mesh.whole]; !ok {
 		d.keyFault(d.mesh.whole, "it is absent: expected "+expected)
@@ -23,7 +23,7 @@ func (d *decider) wholeText(expected string) (text string, ok bool) {
 	return text, d.withinLimits(d.mesh.whole, text)
 }
 
-// wholeFault adds a fault about a field of the annotation that contains all settings.
+// wholeFault adds a fault about the annotation that contains all lists, or about one of its fields.
 func (d *decider) wholeFault(format string, args ...any) {
 	d.fault(d.mesh.whole, d.pod.Annotations[d.mesh.whole], "%v", fmt.Errorf(format, args...))
 }
