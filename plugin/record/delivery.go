@@ -35,14 +35,15 @@ func Send(socket string, r Record) (taken bool) {
 }
 
 // ours reports whether a path leads to a socket that belongs to this process's own user, and to which
-// only this user can write. With Multus, a user of a namespace can choose the path, and must not make
+// only this user has access. With Multus, a user of a namespace can choose the path, and must not make
 // root write to other sockets of the node.
 func ours(socket string) bool {
 	info, err := os.Lstat(socket)
 	return err == nil && info.Mode().Type() == os.ModeSocket && trust.CheckOwner(socket, info, 0o077) == nil
 }
 
-// Spool returns the directory, next to the agent's socket, for the records that no agent received.
+// Spool returns the directory, next to the agent's socket, for records of failed ADDs that no agent
+// received.
 func Spool(socket string) string { return filepath.Join(filepath.Dir(socket), "failures") }
 
 // These are the limits of the spool, in records and in bytes. If they are exceeded, the oldest records

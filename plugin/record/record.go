@@ -34,7 +34,7 @@ type Record struct {
 	Code     uint              `json:"code,omitempty"`  // CNI's error code, if the ADD failed
 	Message  string            `json:"message,omitempty"`
 	Warnings []string          `json:"warnings,omitempty"`
-	Notes    []string          `json:"notes,omitempty"`  // about decisions that the mesh's settings make for every such pod
+	Notes    []string          `json:"notes,omitempty"`  // about decisions that the settings make for every similar pod
 	Stages   map[Stage]float64 `json:"stages,omitempty"` // seconds
 }
 
@@ -46,8 +46,8 @@ func (r *Record) AddDuration(stage Stage, d time.Duration) {
 	r.Stages[stage] += d.Seconds()
 }
 
-// Encode returns the JSON of a record, with its texts shortened. It returns nil if the record is
-// still too large.
+// Encode returns the JSON of a record, with shortened texts and without invalid names. It returns nil if
+// the record is still too large.
 func Encode(r Record) []byte {
 	r.Version = Version
 	document, err := json.Marshal(r.fit())

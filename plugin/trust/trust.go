@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust opens files and directories that only root can write, in directories that the operator
-// allows.
+// Package trust checks that configured paths are in allowed directories, and opens files and directories
+// that only root can write.
 package trust
 
 import (
