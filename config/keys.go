@@ -131,7 +131,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "outboundOwnerGroupsExclude", Type: "list of ids", Default: "[]", set: into(&m.OutboundOwnerGroupsExclude, each(groupID)),
-			Meaning: "groups whose outbound traffic is not captured; ignored with `outboundOwnerGroups`",
+			Meaning: "groups with uncaptured outbound traffic; ignored with `outboundOwnerGroups`",
 		},
 		{
 			Name: "loopbackCIDR", Type: "CIDR", Default: "127.0.0.1/32", set: into(&m.LoopbackCIDR, loopback),

@@ -10,8 +10,8 @@ import (
 )
 
 // proxyID returns the proxy's uid or gid from its container's security context or else the pod's, and
-// otherwise meshID. It ignores an id of 0, because, as in Istio, root's traffic is never exempt. A
-// result of 0 means that the proxy has no such id.
+// otherwise meshID. It ignores an id of 0, as Istio does, because all of root's traffic would be exempt.
+// A result of 0 means that the proxy has no such id.
 func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) uint32 {
 	id := pick(*d.proxy)
 	if id.Number == 0 {

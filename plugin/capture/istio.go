@@ -98,7 +98,7 @@ func istioAnnotations() []Annotation {
 			"inbound ports that `*` does not capture, in addition to 15020, 15021 and 15090",
 		},
 		{annotationIncludeOutboundPorts, portList, "empty", "outbound TCP ports that are captured even outside the included ranges"},
-		{annotationExcludeOutboundPorts, portList, "`15020`", "outbound TCP and UDP ports that are not captured"},
+		{annotationExcludeOutboundPorts, portList, "`15020`", "uncaptured outbound TCP and UDP ports"},
 		{annotationIncludeOutboundRanges, ranges, "`*`", "captured outbound destinations; empty: none"},
 		{annotationExcludeOutboundRanges, rangeList, "empty", "uncaptured outbound destinations, except for DNS"},
 		{annotationExcludeInterfaces, interfaces, "empty", "interfaces whose traffic is not captured"},

@@ -71,8 +71,8 @@ func linkerdAnnotations() []Annotation {
 	const ports = "ports, port ranges"
 	return []Annotation{
 		{annotationLinkerdVersion, "any", "absent", "marks injected pods"},
-		{annotationSkipInbound, ports, "empty", "inbound TCP ports that are not captured"},
-		{annotationSkipOutbound, ports, "empty", "outbound TCP ports that are not captured; replaces `mesh.excludeOutboundPorts`"},
+		{annotationSkipInbound, ports, "empty", "uncaptured inbound TCP ports"},
+		{annotationSkipOutbound, ports, "empty", "uncaptured outbound TCP ports; replaces `mesh.excludeOutboundPorts`"},
 		{annotationSkipSubnets, "CIDRs", "empty", "clients whose inbound connections are not captured"},
 		{annotationLinkerdUID, "number", "`2102`", "the proxy's uid if container and pod set none or 0"},
 		{annotationLinkerdGID, "number", "none", "the proxy's gid if its container sets none or 0"},
@@ -198,7 +198,7 @@ func (d *decider) idOf(key string, byDefault uint32) uint32 {
 	if err != nil || id > math.MaxUint32 {
 		d.fault(key, text, "expected a numeric id")
 	}
-	return cmp.Or(uint32(max(id, 0)), byDefault) // root's traffic is never exempt
+	return cmp.Or(uint32(max(id, 0)), byDefault) // with 0, all of root's traffic would be exempt
 }
 
 func parsePortRange(text string) (PortRange, error) {

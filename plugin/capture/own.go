@@ -43,8 +43,8 @@ func ownAnnotations() []Annotation {
 		{annotationOutboundPort, "port", "not captured", "the proxy's port for outbound connections"},
 		{annotationDNSPort, "port", "not captured", "the proxy's port for DNS queries, TCP and UDP"},
 		{annotationTProxy, "`true`, `false`", "`false`", "inbound connections keep the client's address"},
-		{annotationExceptInbound, ports, "empty", "inbound TCP ports that are not captured"},
-		{annotationExceptPorts, ports, "empty", "outbound ports that are not captured"},
+		{annotationExceptInbound, ports, "empty", "uncaptured inbound TCP ports"},
+		{annotationExceptPorts, ports, "empty", "uncaptured outbound ports"},
 		{annotationExceptRanges, "CIDRs", "empty", "uncaptured outbound destinations, except for DNS"},
 		{annotationOnlyRanges, "`*` or CIDRs", "`*`", "outbound destinations that are captured"},
 	}, fenceAnnotations()...)

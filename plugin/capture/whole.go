@@ -59,7 +59,7 @@ func (d *decider) wholePort(field, text string) uint16 {
 // recognize the proxy only by this uid. A wrong uid, or root's, becomes a fault.
 func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32) {
 	uid, err := parseUID(strings.TrimSpace(text))
-	if err == nil && uid == 0 { // root's traffic is never exempt
+	if err == nil && uid == 0 { // all of root's traffic would be exempt
 		err = errors.New("expected a uid from 1 to 4294967295")
 	}
 	if err != nil {
