@@ -142,7 +142,7 @@ func (d *decider) checkOwnKeys(in Intent) {
 		d.fault(annotationDNSPort, d.pod.Annotations[annotationDNSPort], "it has no effect: port 53 is excluded, by the pod or in netconf.mesh")
 	case in.OutboundPort != 0 && !in.OutboundRanges.All &&
 		(len(only) == 0 || slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })):
-		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected * or ranges, and none of loopback, which is not captured")
+		d.fault(annotationOnlyRanges, d.pod.Annotations[annotationOnlyRanges], "expected * or ranges, none of loopback, which is not captured")
 	}
 }
 

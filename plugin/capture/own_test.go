@@ -72,7 +72,7 @@ func TestOwnFaults(t *testing.T) {
 		`include-outbound-ranges: "10.0.0.1"`:                                             {"outbound-port": "1", "include-outbound-ranges": "10.0.0.1"},
 		`dns-port: "1": it has no effect: port 53`:                                        {"dns-port": "1", "exclude-outbound-ports": "50-60"},
 		`include-outbound-ranges: "": expected * or ranges`:                               {"outbound-port": "1", "include-outbound-ranges": ""},
-		`include-outbound-ranges: "127.0.0.0/8": expected * or ranges, and none of `:      {"outbound-port": "1", "include-outbound-ranges": "127.0.0.0/8"},
+		`include-outbound-ranges: "127.0.0.0/8": expected * or ranges, none of loopback`:  {"outbound-port": "1", "include-outbound-ranges": "127.0.0.0/8"},
 		"nothing would be captured":                                                       {},
 		`capture-cni.io/proxy: "envoy": the pod has no such container`:                    {"outbound-port": "1", "proxy": "envoy"},
 		`capture-cni.io/proxy: "": the pod has no such container`:                         {"outbound-port": "1", "proxy": ""},
