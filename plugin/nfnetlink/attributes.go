@@ -17,7 +17,7 @@ import (
 // of the message, so code that keeps them for longer copies them.
 type Attributes map[uint16][]byte
 
-// Family is the key of the IP family in Attributes. The family is in the message's header, and no
+// Family is the key of the table's family in Attributes. The family is in the message's header, and no
 // attribute has the type 0.
 const Family = 0
 
@@ -59,7 +59,7 @@ func ParseAttributes(data []byte) (Attributes, error) {
 func parseMessage(data []byte) (Attributes, error) {
 	const header = 4 // struct nfgenmsg
 	if len(data) < header {
-		return nil, fmt.Errorf("reading nftables: a message of %d bytes", len(data))
+		return nil, fmt.Errorf("reading nftables: a message of %d bytes: expected at least %d", len(data), header)
 	}
 	parsed, err := ParseAttributes(data[header:])
 	if err != nil {

@@ -76,7 +76,7 @@ func TestAttributes(t *testing.T) {
 	if content, found := Nested([]byte(two+"\x00\x00\x00"+header(9, 1)[:2]), 1); found || content != nil {
 		t.Errorf("in a malformed list: %q, %v", content, found)
 	}
-	if _, err := parseMessage([]byte("abc")); err == nil || err.Error() != "reading nftables: a message of 3 bytes" {
+	if _, err := parseMessage([]byte("abc")); err == nil || err.Error() != "reading nftables: a message of 3 bytes: expected at least 4" {
 		t.Errorf("a message without its header: %v", err)
 	}
 	if a, b := BigEndian([]byte("\x00\x00\x00\x00\x00\x00\x01\x02")), BigEndian([]byte("\x01\x02\x03\x04")); a != 258 || b != 0 {

@@ -84,8 +84,8 @@ func (b *Batch) Nested(kind uint16, write func()) {
 	binary.NativeEndian.PutUint16(b.Content[start:], uint16(len(b.Content)-start))
 }
 
-// Commit sends the transaction, unless it is empty. Errors: ErrUnanswered; the kernel's errors, as
-// unix.Errno, with the chain, rule or set.
+// Commit sends the transaction, unless it is empty. Errors: ErrUnanswered; the kernel's errors, which wrap
+// a unix.Errno, with the chain, rule or set that the kernel refused to add.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.isEmpty() {
 		return nil
@@ -99,8 +99,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 // Remove commits the deletions that queue adds to a transaction. If queue returns an error, Remove
-// commits the earlier deletions, and returns the error. It sends no empty transaction, because the
-// kernel delays even an empty one by an RCU grace period.
+// commits the earlier deletions, and returns the error. If there is nothing to delete, queue must add no
+// deletion, because the kernel would refuse it, and abort the transaction only after an RCU grace period.
 func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
 	b := NewBatch()
 	err := queue(ctx, b)
@@ -128,8 +128,8 @@ func (b *Batch) Exchange(ctx context.Context, socket connection) error {
 		if m.Header.Type != unix.NLMSG_ERROR {
 			return true, nil
 		}
-		// Later messages with the same error follow from the first. For example, all rules of a chain
-		// that could not be created fail.
+		// Later messages with the same error usually follow from the first. For example, all rules of a
+		// chain that could not be created fail.
 		if fault := nlsocket.ErrorOf(m.Data); fault != nil && !slices.Contains(faults, fault) {
 			faults, described = append(faults, fault), append(described, b.describe(m.Header.Seq, fault))
 		}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Comment returns the first comment in content that begins with the prefix, or "". All backends store a
-// comment as text that ends with a NUL.
+// Comment returns the text from the prefix's first occurrence in content to the next NUL, or "". So it
+// finds a comment with this prefix, because all backends store a comment as text that ends with a NUL.
 func Comment(content []byte, prefix string) string {
 	start := bytes.Index(content, []byte(prefix))
 	if start < 0 {
@@ -19,7 +19,7 @@ func Comment(content []byte, prefix string) string {
 	return UntilNUL(content[start:])
 }
 
-// FindComment returns the first comment in a chain that begins with the prefix, or "".
+// FindComment returns the first comment with this prefix in a chain, or "".
 func FindComment(r *Reader, family byte, table, chain, prefix string) (string, error) {
 	l := Listing{Family: family, Chain: chain, Limit: MaxOurRules, Bytes: MaxOurBytes}
 	return First(ListRules(r, l, table, func(_ string, rule Attributes) ([]string, error) {

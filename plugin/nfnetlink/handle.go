@@ -27,7 +27,7 @@ func TableHandle(ctx context.Context, name string) (uint64, error) {
 	}, func(m Attributes) ([]uint64, error) {
 		handle := m[attributeTableHandle]
 		if len(handle) != 8 {
-			return nil, fmt.Errorf("table %s has a handle of %d bytes", name, len(handle))
+			return nil, fmt.Errorf("table %s has a handle of %d bytes: expected 8", name, len(handle))
 		}
 		return []uint64{binary.BigEndian.Uint64(handle)}, nil
 	}))

@@ -9,13 +9,14 @@ import (
 )
 
 // These limits bound the objects that are read from a namespace, because a pod with NET_ADMIN can fill
-// its tables. They exceed what annotations can request, which is some 4,000 rules in nftables,
-// capture.MaxExpanded rules in iptables, and two elements for each range. For each part of a list, the
-// kernel starts again at the first object, so reading time grows with the square of the length.
+// its tables. They exceed what annotations can request, which is capture.MaxExpanded rules in iptables,
+// two elements for each range and, except for a fence with thousands of exceptions, some 4,000 rules in
+// nftables. For each part of a list, the kernel starts again at the first object, so reading time grows
+// with the square of the length.
 const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000
-	MaxRules    = capture.MaxExpanded + 5_000    // of one table of iptables, including other programs' rules
+	MaxRules    = capture.MaxExpanded + 5_000    // of one table or chain that other programs can use, too
 	MaxOurRules = 5_000                          // of our table, or of a chain in which FindComment searches
 	MaxSets     = 1_000                          // of our table
 	MaxElements = 2*capture.MaxExpanded + 30_000 // of all sets of our table

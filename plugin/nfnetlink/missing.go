@@ -15,7 +15,7 @@ import (
 )
 
 // If a transaction needs a module, the kernel tries to load the module. If that fails, the kernel
-// returns only an error number. The functions below find out which module is missing.
+// returns only an error number. The functions below find out which modules may be missing.
 
 func dial() (nlsocket.Socket, error) {
 	socket, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
@@ -114,7 +114,8 @@ func describeMessage(m syscall.NetlinkMessage, fault error) error {
 	return fault
 }
 
-// modulesOf returns the modules, other than nf_tables, that a rule's expressions need.
+// modulesOf returns a module's name, nft_ with the expression's name, for each of a rule's expressions
+// that is not part of nf_tables.
 func modulesOf(expressions []byte) (modules []string) {
 	builtIn := " bitwise byteorder cmp counter dynset immediate lookup meta payload range rt "
 	_ = EachAttribute(expressions, func(_ uint16, expression []byte) error {

@@ -58,7 +58,7 @@ type Listing struct {
 }
 
 // filter is an attribute with a name, by which the kernel filters a list. Older kernels ignore some
-// filters, so callers also compare the names in the answer.
+// filters, so in lists of rules and sets, the names in the answer are compared, too.
 type filter struct {
 	attribute uint16
 	name      string
@@ -83,8 +83,9 @@ func (l Listing) message(sequence uint32) []byte {
 
 const listAttempts = 5
 
-// List reads a list, and returns the results of keep for all objects. If the list changes meanwhile,
-// List reads it again. After an error, the Reader is unusable. Errors: TooLarge, ErrChanging.
+// List reads a list, and returns the results of keep for all objects, or none if the table or chain does
+// not exist. If the list changes meanwhile, List reads it again, up to listAttempts times in all. After an
+// error, the Reader is unusable. Errors: TooLarge, ErrChanging.
 func List[T any](r *Reader, l Listing, keep func(object Attributes) ([]T, error)) ([]T, error) {
 	for range listAttempts {
 		kept, whole, err := listOnce(r, l, keep)
@@ -148,7 +149,7 @@ func keepObject[T any](message []byte, keep func(object Attributes) ([]T, error)
 	return keep(object)
 }
 
-// wrap describes the error of a request. If the context has ended, it returns the context's error.
+// wrap describes the error of a request or, if the context has ended, the context's error.
 func (r *Reader) wrap(err error) error {
 	if ctxErr := r.ctx.Err(); ctxErr != nil {
 		err = ctxErr

@@ -145,7 +145,7 @@ func TestListFails(t *testing.T) {
 		"an invalid request":    {t.Context(), dump{nil, -1, unix.EINVAL}, Listing{}, false, nil, "reading nftables: invalid argument", 0},
 		"nothing is sent":       {t.Context(), dump{abc, -1, 0}, Listing{Limit: 3}, false, failed, "reading nftables: failed", 0},
 		"the context has ended": {ended, dump{abc, -1, 0}, Listing{Limit: 3}, false, nil, "reading nftables: context canceled", 0},
-		"a short message":       {t.Context(), dump{[]string{"a", "", "c"}, -1, 0}, Listing{Limit: 3}, false, nil, "reading nftables: a message of 3 bytes", 2},
+		"a short message":       {t.Context(), dump{[]string{"a", "", "c"}, -1, 0}, Listing{Limit: 3}, false, nil, "reading nftables: a message of 3 bytes: expected at least 4", 2},
 		"keep fails":            {t.Context(), dump{[]string{"a", "fails", "c"}, -1, 0}, Listing{Limit: 3}, false, nil, "failed", 2},
 	} {
 		kernel := &dumps{rounds: []dump{tt.answer}, sendErr: tt.send}

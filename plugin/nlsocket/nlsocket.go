@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a netlink socket. It replaces that of mdlayher's netlink package, which collects a whole
-// dump in memory, and does not read every acknowledgement of a batch.
+// Socket is a netlink socket. It passes on one message at a time, so that its users can limit a dump, and
+// read all answers to a batch.
 type Socket struct{ fd int }
 
-// receiveBuffer is the size in bytes of the largest part of a dump that the kernel sends.
+// receiveBuffer is a size in bytes. The kernel sends a dump in parts that are not larger.
 const receiveBuffer = 32 << 10
 
 // Dial opens a socket of a protocol, such as NETLINK_NETFILTER.
@@ -29,8 +29,8 @@ func Dial(protocol int) (Socket, error) {
 		return Socket{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	s := Socket{fd}
-	// The timeout ends the wait for an answer that never arrives. NETLINK_CAP_ACK makes the kernel send
-	// acknowledgements without a copy of the request.
+	// The timeout ends the wait for an answer that never arrives. NETLINK_CAP_ACK makes the kernel report
+	// errors without a copy of the failed message's content.
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
@@ -70,8 +70,8 @@ func (s Socket) growSendBuffer(size int) error {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
 }
 
-// Receive calls each for every received message, until each returns false, or an error occurs. The data
-// of a message is valid only during the call.
+// Receive passes every received message to each, until each returns false, or an error occurs. The data
+// of a message is valid only during the call of each.
 func (s Socket) Receive(ctx context.Context, each func(m syscall.NetlinkMessage) (more bool, err error)) error {
 	buffer := make([]byte, receiveBuffer)
 	for {
@@ -114,8 +114,8 @@ func AppendHeader(batch []byte, length uint32, kind, flags uint16, sequence uint
 	return order.AppendUint32(batch, 0)
 }
 
-// ErrorOf returns the error in a message of the type NLMSG_ERROR or NLMSG_DONE, or nil for an
-// acknowledgement.
+// ErrorOf returns the error in a message of the type NLMSG_ERROR or NLMSG_DONE, or nil if the message
+// reports success.
 func ErrorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil
