@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dump compares our rules, as the kernel reports them, with desired rules, for every backend.
+// Package dump compares our rules, as a backend reads them from the kernel, with desired rules.
 package dump
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump contains our rules as the kernel reports them, reduced to the parts that decide about packets. It
-// omits handles, positions and counters. Comments, except the prefix of a Stamp, only label the rules in
-// a Diff.
+// Dump contains our rules as a backend reads them from the kernel, reduced to the parts that decide about
+// packets. It omits handles, positions and counters. Comments, except the prefix of a Stamp, only label
+// the rules in a Diff.
 type Dump struct {
 	Objects []Object
 }
@@ -41,8 +41,9 @@ type Item struct {
 // maxDifferences limits the number of lines of a Diff.
 const maxDifferences = 20
 
-// Diff returns a line for each difference between want and found. After maxDifferences lines, one more
-// line counts the other differences.
+// Diff returns a line for each difference between want and found. A missing or unexpected Object is one
+// difference, whatever its Items. The order of rules is compared only if none is missing or unexpected.
+// After maxDifferences lines, one more line counts the other differences.
 func Diff(want, found Dump) []string {
 	var d differences
 	foundByName, wantByName := found.byName(), want.byName()
@@ -147,7 +148,8 @@ func ruleLabel(comment string) string {
 }
 
 // ElementLabel returns an element's label in a Diff, from the set's type and the element's content. The
-// kernel keeps a range as two elements: its first key and, with a flag, the key after its last one.
+// kernel keeps a range as its first key and, unless its last key is the largest possible one, a second
+// element: the key after its last one, with a flag.
 func ElementLabel(keyType, content string) string {
 	if len(content) < flagsLength {
 		return "element that can't be read"

@@ -25,8 +25,8 @@ func ByChain(rules []Rule) map[string][]Item {
 }
 
 // NewItem returns a rule whose content the backend has encoded without the comment. If the comment is a
-// Stamp, StampPrefix precedes the content, so that rules with different Stamps are equal, but never
-// equal to a rule without one.
+// Stamp, StampPrefix precedes the content, so that rules that differ only in their Stamps are equal, but
+// never equal to a rule without a Stamp.
 func NewItem(comment, content string) Item {
 	if capture.IsStamp(comment) {
 		content = capture.StampPrefix + content
@@ -34,7 +34,8 @@ func NewItem(comment, content string) Item {
 	return Item{comment, content}
 }
 
-// Parse returns an Item with a rule's comment, and a hash of its nf_tables expressions.
+// Parse returns an Item with a rule's comment, and a hash of its nf_tables expressions, without counters
+// and comments.
 func Parse(comment string, expressions []byte) (Item, error) {
 	var all Sum
 	err := nfnetlink.EachAttribute(expressions, func(_ uint16, element []byte) error {

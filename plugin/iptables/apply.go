@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iptables is the backend for both variants of iptables. It writes rules with the programs of
-// the variant that the operator chose, and reads the rules of iptables-nft from nf_tables.
+// Package iptables is the backend for both variants of iptables. It writes rules with the host's programs
+// of one variant. It reads and removes the rules of iptables-nft in nf_tables, without these programs.
 package iptables
 
 import (
@@ -28,9 +28,9 @@ type Backend struct{ programs map[capture.Family]programs }
 // proves that all rules are complete.
 var families = []capture.Family{capture.IPv6, capture.IPv4}
 
-// Find returns the backend with the programs of the variant that the operator chose. root is the host's
-// file system, or "" for this process's own. Errors: a capture.Refusal if the host lacks the programs,
-// or has different variants for IPv4 and IPv6.
+// Find returns the backend with the programs of the variant asked or, for config.IPTables, of the variant
+// of the programs with plain names. root is the host's file system, or "" for this process's own. Errors:
+// a capture.Refusal if the host lacks the programs, or has different variants for IPv4 and IPv6.
 func Find(ctx context.Context, root string, asked config.Backend) (Backend, error) {
 	b := Backend{map[capture.Family]programs{}}
 	for _, family := range families {
@@ -128,8 +128,8 @@ func (b Backend) restore(ctx context.Context, family capture.Family, rules strin
 // undoTimeout limits undo, which also runs if the context has ended.
 const undoTimeout = 10 * time.Second
 
-// undo removes the rules that were committed for the families in tried. With iptables-legacy, it
-// restores the saved tables.
+// undo removes the rules that were committed. With iptables-legacy, it restores the saved tables of the
+// families in tried.
 func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
@@ -146,8 +146,8 @@ func (b Backend) undo(tried []capture.Family, saved map[capture.Family]string) e
 }
 
 // Dump reads our chains, and the rules of other chains that lead to our chains. It reads the rules of
-// iptables-nft from the kernel, because the programs of iptables refuse to list a table in which nft
-// wrote a rule.
+// iptables-nft from the kernel, because the programs of iptables can refuse to list a table in which
+// nft wrote a rule.
 func (b Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	if b.Name() == config.IPTablesLegacy {
 		return b.dumpSaved(ctx)

@@ -73,5 +73,5 @@ func parseCreated(comment string) (c created) {
 	return c
 }
 
-// isNote reports whether note returned the comment. Notes differ between namespaces.
+// isNote reports whether note returned the comment. Notes can differ between namespaces.
 func isNote(comment string) bool { return strings.HasPrefix(comment, createdPrefix) }

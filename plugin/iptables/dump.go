@@ -54,7 +54,7 @@ func dumpChains(r *nfnetlink.Reader, table xtables.Table, chains []string) ([]du
 			return nil, nil
 		}
 		why := ruleComment(rule)
-		if chain == MarkerChain && isNote(why) { // a note differs between namespaces, so it is not compared
+		if chain == MarkerChain && isNote(why) { // notes can differ between namespaces, so they are not compared
 			return nil, nil
 		}
 		parsed, err := dump.Parse(why, expressions)

@@ -38,8 +38,8 @@ var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", 
 // commandPrefix maps a family to the prefix of its programs' names.
 var commandPrefix = map[capture.Family]string{capture.IPv4: "iptables", capture.IPv6: "ip6tables"}
 
-// findPrograms returns a family's programs. It prefers programs whose names contain the variant.
-// Programs with plain names can be of either variant, which their version shows.
+// findPrograms returns a family's programs. If a variant is asked, it prefers programs whose names contain
+// the variant. Programs with plain names can be of either variant, which their version shows.
 func findPrograms(ctx context.Context, root string, family capture.Family, asked config.Backend) (programs, error) {
 	plain := commandPrefix[family]
 	p := programs{root: root, variant: asked, wait: asked == config.IPTablesLegacy}
@@ -119,8 +119,8 @@ func resolve(root, path string) string {
 	return path
 }
 
-// parseVersion parses a text such as "iptables v1.8.9 (nf_tables)". Versions before 1.8 have only the
-// legacy variant and do not name it. Since 1.6.2, restore can wait for the lock.
+// parseVersion parses a text such as "iptables v1.8.9 (nf_tables)". Before version 1.8, programs with plain
+// names are of the legacy variant and do not name it. Since 1.6.2, restore can wait for the lock.
 func parseVersion(text string) (variant config.Backend, wait bool, err error) {
 	// The expression is compiled here, because most calls of the plugin do not need it.
 	form := regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)(?: \((\w+)\))?`)

@@ -13,7 +13,7 @@ import (
 )
 
 // QueueRemoval adds the deletion of our iptables-nft rules to a transaction. It executes no program of
-// iptables, and succeeds if there are no rules. If it returns an error, the transaction deletes the
+// iptables, and succeeds if there are no such rules. If it returns an error, the transaction deletes the
 // rules that were found until then.
 func QueueRemoval(ctx context.Context, b *nfnetlink.Batch) error {
 	r, err := nfnetlink.NewReader(ctx)
@@ -45,7 +45,7 @@ type removal struct {
 	chains []string
 
 	jumps   []otherRule    // rules of other chains that jump to our chains
-	rules   map[string]int // number of rules in each other chain that do not jump to our chains
+	rules   map[string]int // for each other chain, the number of its rules that do not jump to our chains
 	created created
 }
 

@@ -111,10 +111,10 @@ func (t savedTable) ours(family capture.Family) []dump.Object {
 	return objectsOf(xtables.Table{Family: family, Name: t.name}, t.chains, rules)
 }
 
-// cutComment returns a rule without its first comment, and the comment. iptables-save quotes a comment
-// of several words, and puts a backslash before characters that a shell interprets. rest begins with
-// the text before the comment, so that a rule with a further match before the comment never equals one
-// of ours.
+// cutComment returns a rule without its first comment, and the comment. iptables-save quotes a comment,
+// unless it has only letters, digits, - and _, and puts a backslash before quotes and backslashes. rest
+// begins with the text before the comment, so that a rule with a further match before the comment never
+// equals one of ours.
 func cutComment(rule string) (rest, comment string) {
 	before, after, _ := strings.Cut(rule, "-m comment --comment ")
 	var text strings.Builder

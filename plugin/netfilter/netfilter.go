@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netfilter chooses a backend, and reads and removes capture rules in the network namespace of
-// the calling thread. For comparisons, it writes rules to a temporary namespace and reads them back.
+// Package netfilter finds a backend, and reads and removes capture rules in the network namespace of the
+// calling thread. For comparisons, and to test a backend, it writes rules to a temporary namespace and
+// reads them back.
 package netfilter
 
 import (
@@ -29,8 +30,9 @@ type Backend interface {
 	Dump(ctx context.Context) (dump.Dump, error)
 }
 
-// Find returns the backend that the operator chose. Errors: a capture.Refusal if the host lacks the
-// backend's programs, or has different variants for IPv4 and IPv6.
+// Find returns the backend with this name. For the alias config.IPTables, it returns the variant of the
+// host's programs. Errors: a capture.Refusal if the host lacks the backend's programs, or has different
+// variants for IPv4 and IPv6.
 func Find(ctx context.Context, backend config.Backend) (Backend, error) {
 	return FindBelow(ctx, "", backend)
 }
@@ -43,8 +45,8 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 	return iptables.Find(ctx, root, backend)
 }
 
-// Reference applies a Ruleset in a temporary namespace, and returns the rules as the kernel reports
-// them. So a comparison with these rules does not depend on the form in which a kernel or a version of
+// Reference applies a Ruleset in a temporary namespace, and returns the rules as the backend reads them
+// back. So a comparison with these rules does not depend on the form in which a kernel or a version of
 // iptables represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()

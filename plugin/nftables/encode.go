@@ -108,7 +108,7 @@ func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
 	}
 }
 
-// addressOffset is the offset of an address in the IPv4 header and in the IPv6 header.
+// addressOffset contains the offsets of an address in the IPv4 header and in the IPv6 header.
 type addressOffset struct{ ipv4, ipv6 uint32 }
 
 var (
@@ -176,8 +176,8 @@ const (
 	statusDNAT      uint32 = 1 << 5
 )
 
-// Directions of a connection from its client and from its server: IP_CT_DIR_ORIGINAL and
-// IP_CT_DIR_REPLY.
+// Directions of a connection's packets: from the client (IP_CT_DIR_ORIGINAL), and from the server
+// (IP_CT_DIR_REPLY).
 const (
 	directionOriginal = 0
 	directionReply    = 1
@@ -251,8 +251,8 @@ func (e *encoder) verdict(table capture.Table, do capture.Action) {
 	}
 }
 
-// translate adds the translation to an address and, in the second register, to a port, if the port is
-// not 0.
+// translate adds the translation to an address and, unless the port is 0, to a port. The port is in the
+// second register.
 func (e *encoder) translate(to netip.AddrPort) {
 	family := nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())]
 	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(family), RegAddrMin: register}
