@@ -20,7 +20,7 @@ type NoIPv6 = iptables.NoIPv6
 // Apply prepares lo and the routes, and then commits the Ruleset. If either fails, it undoes the
 // preparation. If the namespace already has the same rules, Apply only restores lo and the routes.
 // Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
-// plugin's capture rules, or routes that TPROXY can't share.
+// plugin's capture rules, or another program's routes in the routing table that TPROXY needs.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
 	if err := n.refuseUserNamespace(asked); err != nil {
 		return err
@@ -89,9 +89,9 @@ func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Ba
 	return err
 }
 
-// Remove removes our rules, of any backend, our policy routing and, if the Stamp names IPv6, the address
-// that Apply added. lo stays up. If Remove can't read the State, it still removes everything that it
-// finds, and returns the error.
+// Remove removes our rules, of any backend, our policy routing and, if the Stamp says that IPv6 is
+// captured, the address that Apply added. lo stays up. If Remove can't read the State, it still removes
+// everything that it finds, including this address, and returns the error.
 func (n *Namespace) Remove(ctx context.Context) error {
 	return n.Do(func() error {
 		state, err := netfilter.Inspect(ctx)

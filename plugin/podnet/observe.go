@@ -24,7 +24,7 @@ import (
 // addresses and policy routing.
 type Observation struct {
 	netfilter.State
-	Rules      dump.Dump    // our rules; empty if there are none, incomplete after a RulesFault
+	Rules      dump.Dump    // our rules; empty if there are none, empty or incomplete after a RulesFault
 	RulesFault error        // why State or Rules could not be read; a capture.Refusal if the host lacks the programs
 	Addresses  []netip.Addr // of all interfaces
 
@@ -81,8 +81,9 @@ func (o Observation) Differences(ctx context.Context, rs capture.Ruleset, asked 
 	return slices.Concat(differences, o.Missing(rs)), nil
 }
 
-// compare compares rules that were read from the kernel with the Reference of the Ruleset. If the rules
-// exceed one of nfnetlink's limits, which no Ruleset does, compare returns only this difference.
+// compare compares rules that were read from the kernel with the Reference of the Ruleset. If fault is
+// nfnetlink.TooLarge, compare returns only this difference, because it expects no Ruleset to exceed the
+// limits.
 func compare(ctx context.Context, backend netfilter.Backend, rs capture.Ruleset, found dump.Dump, fault error) ([]string, error) {
 	if tooLarge, ok := errors.AsType[nfnetlink.TooLarge](fault); ok {
 		return []string{"unexpected: " + tooLarge.Error()}, nil

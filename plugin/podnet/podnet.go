@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podnet applies a Ruleset to a pod's network namespace, with the address and the policy routing
-// that the rules need, and reads and removes them. It locks each namespace that it opens, and refuses
-// the host's own.
+// that the rules need, and reads and removes them. It locks each namespace that it opens, with the
+// exceptions that Open and OpenForRemoval describe, and refuses the host's own.
 package podnet
 
 import (
@@ -106,8 +106,8 @@ func (n *Namespace) Close() error {
 	return releaseLock(n.lock)
 }
 
-// refuseHost returns a Refusal if the namespace is the host's, which is that of this process and of
-// process 1. It ignores process 1 if it can't read the path of that process's namespace.
+// refuseHost returns a Refusal if the namespace is that of this thread or that of process 1, because both
+// are the host's. It ignores process 1 if it can't read the path of that process's namespace.
 func (n *Namespace) refuseHost() error {
 	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/1/ns/net"} {
 		if n.Is(path) {
