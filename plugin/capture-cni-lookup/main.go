@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command capture-cni-lookup reads one pod from the API server. The plugin capture-cni executes it if
-// the node agent fails, or does not answer within a second. It reads a request from stdin, and writes
-// the answer to stdout.
+// the plugin's configuration names no agent, or if the node agent fails or does not answer within a
+// second. It reads a request from stdin, and writes the answer to stdout.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// timeout ends the program even if its caller never ends it.
+// timeout limits the lookup, in case the caller never ends the program.
 const timeout = 10 * time.Second
 
 func main() {

@@ -35,8 +35,8 @@ func (e TooLarge) Error() string {
 		e.what, e.url, e.limit>>20)
 }
 
-// Transport returns a transport that sends requests by another transport, and limits the size of the
-// response bodies, after decompression.
+// Transport returns a transport that sends requests by another transport, and limits the size of each
+// response's body or, in a watch, of each event, after decompression.
 func Transport(next http.RoundTripper, limit int) http.RoundTripper { return transport{next, limit} }
 
 type transport struct {

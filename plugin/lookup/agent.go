@@ -31,7 +31,7 @@ type notServing struct{ error }
 
 func (n notServing) Unwrap() error { return n.error }
 
-// Ask sends one request, and waits for the answer until ctx ends. If the agent answers with a fault, the
+// Ask sends a request, and waits for the answer until ctx ends. If the agent answers with a fault, the
 // error wraps a *Fault. Any other error means that no usable answer arrived.
 func (a Agent) Ask(ctx context.Context, request Request) (Answer, error) {
 	answer, err := inTheirVersion(request, func(request Request) (Answer, error) { return a.ask(ctx, request) })

@@ -51,7 +51,7 @@ func (l Lookup) attempt(ctx context.Context, request Request) (Answer, failedAtt
 				return got.answer, failedAttempt{}
 			}
 			agent, failed.agent = nil, got.err
-			if !IsGone(got.err) { // the agent has read the pod from the API server
+			if !IsGone(got.err) { // the agent itself asks the API server before it reports that a pod is gone
 				askAPI()
 			}
 		case got := <-api:

@@ -77,8 +77,8 @@ func (l Lookup) Pod(ctx context.Context, want capture.PodRef) (Answer, error) {
 	}
 }
 
-// CheckWays returns nil if the agent answers, or if the node has usable credentials, and otherwise an
-// error with the reasons. It sends no request to the API server.
+// CheckWays returns nil if the agent can answer requests, or if the node has usable credentials, and
+// otherwise an error with the reasons. It sends no request to the API server.
 func (l Lookup) CheckWays(ctx context.Context) error {
 	var agent error
 	if l.Agent.Socket != "" {

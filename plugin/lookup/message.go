@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// Accepted is the byte that the agent sends when it begins to serve a connection. Before this byte,
-// only the kernel has accepted the connection.
+// Accepted is the byte that the agent sends when it begins to serve a connection. Until this byte
+// arrives, possibly only the kernel has accepted the connection.
 const Accepted byte = 0x06
 
 // These are the limits of messages, in bytes. An answer contains one pod's annotations, which
@@ -64,8 +64,8 @@ const (
 	Failed FaultKind = "failed"
 	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted means that the kubeconfig or a file that it names is invalid, can be written by users
-	// other than root, or is not in an allowed directory.
+	// Untrusted means that the kubeconfig or a file that it names is invalid or not in an allowed
+	// directory, or that users other than root can write to the file or its directory.
 	Untrusted FaultKind = "untrusted"
 	// NoCredentials means that this node has no credentials, or no program capture-cni-lookup.
 	NoCredentials FaultKind = "noCredentials"
@@ -80,7 +80,7 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Message }
 
-// IsGone reports whether a lookup failed because no pod with the requested name and UID exists.
+// IsGone reports whether a lookup failed with a fault of the kind Gone.
 func IsGone(err error) bool {
 	fault, ok := errors.AsType[*Fault](err)
 	return ok && fault.Kind == Gone

@@ -31,7 +31,7 @@ func ProgramPath() string {
 // of this output.
 const maxErrorOutput = 512
 
-// askProgram executes capture-cni-lookup. The program's only environment variable is
+// askProgram executes capture-cni-lookup. The program gets no environment variable except
 // config.DirectoryVariable. The error wraps a *Fault if the program answers with one, or if the program
 // or the credentials are missing. Any other error means that no usable answer arrived.
 func (l Lookup) askProgram(ctx context.Context, request Request) (Answer, error) {
@@ -65,8 +65,8 @@ func (l Lookup) execute(ctx context.Context, request Request) (Answer, error) {
 	return ParseAnswer(stdout.content.Bytes(), request)
 }
 
-// Uninstalled is the hint in errors that occur if capture-cni was uninstalled without state=absent, so
-// that runtimes still call the plugin.
+// Uninstalled is the hint in errors that also occur if capture-cni was uninstalled without state=absent,
+// so that runtimes still call the plugin.
 const Uninstalled = "Was capture-cni uninstalled? Install it again, then remove it with state=absent"
 
 // checkProgram returns a Fault if this node has no credentials or no program, and another error if it

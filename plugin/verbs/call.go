@@ -66,8 +66,8 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 		return versions()
 	}
 	var output []byte
-	// On success, skel returns a nil pointer of type *types.Error, which would be a non-nil error. This
-	// if statement makes it a nil error.
+	// On success, skel returns a nil pointer of type *types.Error. As an error, it would not equal nil, so
+	// call does not return it.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
 		Add:    func(args *skel.CmdArgs) (err error) { output, err = own.Add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },

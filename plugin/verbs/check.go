@@ -42,8 +42,8 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 
 // tolerate returns nil for a pod with our rules if the lookup failed, or if the plugin would now refuse
 // the pod or its annotations. Otherwise, it returns the error. Examples of tolerated errors are that the
-// API server does not answer, that annotations were edited after ADD, or that a newer configuration
-// refuses the pod's runtime class.
+// API server does not answer, that annotations became invalid by an edit after ADD, or that a newer
+// configuration refuses the pod's runtime class.
 func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
@@ -62,7 +62,7 @@ func (r request) tolerate(ctx context.Context, err error) error {
 
 // differences compares the namespace with the state that ADD would create now, in the backend of the
 // existing rules. It returns no differences for rules with another Stamp, because another version of the
-// plugin wrote them, or the annotations or the configuration were edited after ADD.
+// plugin wrote them, or annotations, configuration or addresses were changed after ADD.
 func (p plan) differences(ctx context.Context) ([]string, error) {
 	rules := p.Rules.WithStamp()
 	found, err := p.netns.Observe(ctx, rules.LocalMark != 0)

@@ -26,7 +26,8 @@ import (
 // shows that the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
-// Node is what ADD and CHECK use outside of this process. Simulations replace it.
+// Node contains the functions by which ADD and CHECK use other processes and the pod's network namespace.
+// Simulations replace them.
 type Node struct {
 	Look func(lookup.Lookup, context.Context, capture.PodRef) (lookup.Answer, error)
 	Open func(ctx context.Context, netns string) (Namespace, error)
@@ -108,8 +109,7 @@ func (r request) passReason() capture.Reason {
 	return ""
 }
 
-// isMarked returns the result of by for the annotations that the runtime passed and the configured
-// meshes.
+// isMarked calls by with the annotations that the runtime passed, and with the configured meshes.
 func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
 	annotations, _ := r.input.PodAnnotations()
 	return by(annotations, r.input.Meshes())
@@ -196,8 +196,8 @@ func (r request) complete(netns Namespace, decision capture.Decision) (capture.D
 	return decision, err
 }
 
-// lookupFrom returns a lookup that asks the agent, if the configuration names the agent's socket. If there
-// is no socket, or if the agent can't return the pod, the lookup executes capture-cni-lookup.
+// lookupFrom returns a lookup with the configuration's settings. The lookup asks the agent only if the
+// configuration names the agent's socket.
 func lookupFrom(conf config.NetConf) lookup.Lookup {
 	pods := lookup.Lookup{Program: lookup.ProgramPath(), Directory: filepath.Dir(conf.Kubeconfig), Timeout: conf.LookupTimeout}
 	if conf.AgentSocket != "" {

@@ -41,8 +41,8 @@ func (r *recorder) failed(err error) {
 }
 
 // send sends the record to the agent. If no agent receives the record of a failed ADD, send writes it
-// to the spool, a directory. It ignores a socket outside the allowed directories, which a user of a
-// namespace can choose with Multus, and the agent's own test call.
+// to the spool, a directory. It does nothing if there is no socket, if the socket is outside the allowed
+// directories, which a user of a namespace can choose with Multus, and in the agent's own test call.
 func (r *recorder) send(send func(string, record.Record) bool, socket string, err error) {
 	if err != nil {
 		r.failed(err)

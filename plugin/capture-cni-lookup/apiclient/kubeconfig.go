@@ -100,8 +100,8 @@ func currentContext(content clientcmd.Config) (cluster clientcmd.Cluster, user c
 // kubeconfig reads the files that a kubeconfig names, in the kubeconfig's directory.
 type kubeconfig struct{ root *os.Root }
 
-// checkNames returns an error if the kubeconfig names a file outside its directory. It is called before
-// any file is opened, because a kubeconfig could otherwise send another file's token to its server.
+// checkNames returns an error if the kubeconfig names a file outside its directory, because a kubeconfig
+// must not send another file's token to its server. It is called before any of these files is opened.
 func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInfo) error {
 	var errs []error
 	for _, file := range []struct{ key, path string }{
@@ -118,7 +118,7 @@ func (k kubeconfig) checkNames(cluster clientcmd.Cluster, user clientcmd.AuthInf
 }
 
 // relative returns an absolute path as a path relative to the kubeconfig's directory, and a relative
-// path unchanged. The result can lead out of the directory, so callers check it with filepath.IsLocal.
+// path unchanged. The result can lead out of the directory, so checkNames checks it with filepath.IsLocal.
 func (k kubeconfig) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
