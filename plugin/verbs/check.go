@@ -16,8 +16,9 @@ import (
 )
 
 // check compares the pod's network namespace with its desired state. When CRI-O restarts, it runs CHECK
-// for every pod, and tears down pods whose CHECK fails. So CHECK passes for a pod with our rules if the
-// lookup fails, the annotations are not valid, or the plugin would now refuse the pod.
+// for every pod, and the kubelet replaces the sandboxes of pods whose CHECK fails. So CHECK passes for a
+// pod with our rules if the lookup fails, the annotations are not valid, or the plugin would now refuse
+// the pod.
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()

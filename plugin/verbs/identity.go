@@ -42,7 +42,7 @@ func argsError(format string, args ...any) error {
 	return failure{fmt.Errorf("CNI_ARGS: "+format, args...), types.ErrInvalidEnvironmentVariables, capture.ReasonInput}
 }
 
-// isStaticUID reports whether a UID is an MD5 hash, which the kubelet computes for a static pod whose
+// isStaticUID reports whether a UID is a hash of 128 bits, which the kubelet computes for a static pod whose
 // manifest sets no UID. The API server uses a UUID for other pods.
 func isStaticUID(uid string) bool {
 	return len(uid) == 32 && strings.Trim(uid, "0123456789abcdef") == ""

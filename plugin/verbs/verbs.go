@@ -23,9 +23,9 @@ import (
 )
 
 // Deadlines of a whole call. That of ADD exceeds the longest lookupTimeout, but is shorter than the
-// runtime's, whose error would not name the cause. CHECK needs seconds for its lookup. The rest of
-// checkTimeout is for a slow comparison on a busy node, because CRI-O releases the addresses of a pod
-// whose CHECK fails.
+// kubelet's default of 4 minutes, whose error would not name the cause. CHECK needs seconds for its lookup.
+// The rest of checkTimeout is for a slow comparison on a busy node, because after a restart of CRI-O, the
+// kubelet replaces the sandbox of a pod whose CHECK failed.
 const (
 	addTimeout    = 150 * time.Second
 	checkTimeout  = 30 * time.Second
