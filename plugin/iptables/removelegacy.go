@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// lockWait limits the time that each program that lists rules waits for its lock, in seconds. Programs
-// before iptables 1.8.6 can only use the lock of the whole node.
+// lockWait is the longest time, in seconds, for which a program that lists rules waits for its lock.
+// Programs before iptables 1.8.6 can only use the lock of the whole node.
 const lockWait = 1
 
 // RemoveLegacy removes our rules from the tables of iptables-legacy. The tables stay, because the
@@ -118,7 +118,7 @@ func (r legacyRemoval) statements() (string, error) {
 	return fmt.Sprintf("*%s\n%s%s%sCOMMIT\n", r.table, &jumps, &flushes, &deletions), nil
 }
 
-// deleteJumps writes the deletions of a chain's rules that lead to our chains. It begins with the last
+// deleteJumps writes statements that delete a chain's rules that lead to ours. It begins with the last
 // rule, so that the numbers of the others stay valid.
 func (r legacyRemoval) deleteJumps(to *strings.Builder, chain string) error {
 	if err := r.ctx.Err(); err != nil {
