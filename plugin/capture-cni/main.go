@@ -22,7 +22,7 @@ func main() {
 		fmt.Println("capture-cni", config.OwnVersion())
 		return
 	}
-	// A call takes milliseconds, and its steps follow each other. More processors would only make this
+	// Most calls take milliseconds, and their steps follow each other. More processors would only make this
 	// process move between them.
 	runtime.GOMAXPROCS(1)
 	stdout, err := claimStdout()

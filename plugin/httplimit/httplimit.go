@@ -19,8 +19,8 @@ const (
 	// because JSON is longer.
 	MaxObject = 4 << 20
 
-	// maxEvent limits each event of a watch. It exceeds the JSON of the largest object that etcd
-	// stores. The watch as a whole has no limit, because it lasts for minutes.
+	// maxEvent limits each event of a watch. It exceeds the JSON of the largest object that etcd stores
+	// by default. The watch as a whole has no limit, because it lasts for minutes.
 	maxEvent = 16 << 20
 )
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lookup reads one pod. It asks the node agent, which watches its node's pods, and, if the agent
-// fails or takes longer than hedgeDelay, also the API server, by executing capture-cni-lookup.
+// Package lookup reads one pod. It asks the node agent, which watches its node's pods. If no agent is
+// configured, or the agent fails or takes longer than hedgeDelay, it asks the API server, by executing
+// capture-cni-lookup.
 package lookup
 
 import (

@@ -99,8 +99,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 // Remove commits the deletions that queue adds to a transaction. If queue returns an error, Remove
-// commits the earlier deletions, and returns the error. If there is nothing to delete, queue must add no
-// deletion, because the kernel would refuse it, and abort the transaction only after an RCU grace period.
+// commits the earlier deletions, and returns the error. queue must not delete an object that does not
+// exist, because the kernel aborts such a transaction, which takes an RCU grace period.
 func Remove(ctx context.Context, queue func(context.Context, *Batch) error) error {
 	b := NewBatch()
 	err := queue(ctx, b)

@@ -14,9 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// prepareLoopback sets lo up, because redirected connections use lo. With ipv6, it also adds the address
-// from which the proxy connects over IPv6, unless IPv6 is disabled. undo is never nil, and undoes only
-// the changes that prepareLoopback made.
+// prepareLoopback sets lo up, because redirected outbound connections use lo. With ipv6, it also adds the
+// address from which the proxy connects over IPv6, unless IPv6 is disabled. undo is never nil, and undoes
+// only the changes that prepareLoopback made.
 func prepareLoopback(ipv6 bool) (undo func() error, err error) {
 	undo = func() error { return nil }
 	_, up, err := loopback()
