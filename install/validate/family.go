@@ -24,7 +24,7 @@ func (f Family) has(a netip.Addr) bool { return a.Is4() == (f == IPv4) }
 // network returns Go's name of a protocol in this family, such as "tcp4".
 func (f Family) network(protocol string) string { return protocol + string(f[len("IPv"):]) }
 
-// localhost returns the address to which the rules redirect connections.
+// localhost returns the address to which the rules redirect the pod's own connections.
 func (f Family) localhost() netip.Addr {
 	if f == IPv4 {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -45,7 +45,7 @@ const (
 // podNetwork is the state of the pod's network namespace that a process without capabilities can read.
 type podNetwork struct {
 	addresses   []netip.Addr // addresses other than loopback and link-local
-	proxySource bool         // lo has the address that ADD adds for IPv6 rules
+	proxySource bool         // lo has the address that ADD or a repair adds with IPv6 rules
 }
 
 func readPodNetwork() (podNetwork, error) {
@@ -68,7 +68,7 @@ func readPodNetwork() (podNetwork, error) {
 }
 
 // families returns the families to prove. Auto proves the families that the mesh captures. In a
-// dual-stack pod, IPv6 is one of them only if ADD installed IPv6 rules.
+// dual-stack pod, IPv6 is one of them only if ADD or a repair wrote IPv6 rules.
 func (pod podNetwork) families(selected Families) []Family {
 	named := map[Families][]Family{OnlyIPv4: {IPv4}, OnlyIPv6: {IPv6}, Both: {IPv4, IPv6}}
 	if families, ok := named[selected]; ok {

@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		return fmt.Sprintf("outbound %s: not captured yet: dial %s %s: connect: connection refused\n", family, network, to)
 	}
 	ids := fmt.Sprintf("running with uid %d and gid %d", os.Getuid(), os.Getgid())
-	none := fmt.Sprintf("outbound traffic is not captured (waited 0s, %s): ", ids)
+	none := fmt.Sprintf("no proof that outbound traffic is captured (waited 0s, %s): ", ids)
 	for name, tt := range map[string]struct {
 		prepare  string // commands
 		rules    string

@@ -16,7 +16,7 @@ import (
 )
 
 // probePort is the port that Istio's validation uses. No service is known to use this port, so an
-// annotation is unlikely to exclude the port from capture.
+// annotation that excludes ports is unlikely to name it.
 const probePort = 15002
 
 // connectTimeout limits the attempt to connect, and then the wait for the response.

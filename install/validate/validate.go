@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package validate proves from inside a pod, without capabilities, that the pod's traffic is captured.
-// It listens at the proxy's port, connects as an application would, and checks that its own listener
-// responds. The package also contains the programs that run in the pods of kubectl capture-cni test.
+// It listens at the proxy's port, opens a connection that the rules should redirect to this port, and
+// checks that its own listener responds. The package also contains the programs that run in the pods of
+// kubectl capture-cni test.
 package validate
 
 import (
@@ -27,8 +28,8 @@ type Settings struct {
 	// need not belong to a host.
 	Destinations []netip.Addr
 
-	// Budget is the time to wait for the rules. 0 means one attempt. In a pod that started before the
-	// plugin was installed, a guard that repairs pods writes the rules some seconds later.
+	// Budget is the time to wait for the rules. 0 means one attempt. The rules can come late, for example
+	// from a guard that repairs a pod that started before the plugin was installed.
 	Budget time.Duration
 }
 
@@ -59,8 +60,8 @@ func Run(ctx context.Context, s Settings, progress io.Writer) error {
 		}
 	}()
 	for deadline := time.Now().Add(s.Budget); ; {
-		// A family can be added during the run: in a dual-stack pod, IPv6 is tested only once lo has
-		// the address that the plugin or a repair adds with the IPv6 rules.
+		// With Auto, a family can be added during the run, because in a dual-stack pod, IPv6 is tested
+		// only once lo has the address that ADD or a repair adds with the IPv6 rules.
 		added, err := s.newProbes(ctx, probes)
 		probes = append(probes, added...)
 		if err != nil {
@@ -132,7 +133,7 @@ func (s Settings) failure(missing []*probe) error {
 		}
 		reasons = append(reasons, fmt.Sprintf("%s: %v", p.family, p.err))
 	}
-	return &Failure{code, fmt.Errorf("%s traffic is not captured (waited %s, running with uid %d and gid %d): %s",
+	return &Failure{code, fmt.Errorf("no proof that %s traffic is captured (waited %s, running with uid %d and gid %d): %s",
 		s.Direction, s.Budget, os.Getuid(), os.Getgid(), strings.Join(reasons, "; "))}
 }
 
@@ -141,11 +142,11 @@ func (s Settings) failure(missing []*probe) error {
 type Direction string
 
 const (
-	// Outbound connects to another host, with any uid and gid other than the proxy's.
+	// Outbound connects to an address outside the pod, with any uid and gid other than the proxy's.
 	Outbound Direction = "outbound"
 
 	// Inbound connects to the pod's own address, with the proxy's uid. The rules treat such a
-	// connection as inbound, because the pod calls its own service.
+	// connection as inbound, because the proxy opens it if the pod calls its own service.
 	Inbound Direction = "inbound"
 )
 
