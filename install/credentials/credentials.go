@@ -72,7 +72,7 @@ type State struct {
 
 // Ensure writes the kubeconfig, token and CA that are missing, differ or are due for renewal. With
 // renew, it requests a new token even if the current one is not old. If Ensure returns an error and a
-// State that is not zero, the credentials on the node are still valid.
+// State that is not zero, the node has the credentials, and their token has not expired.
 func (c *Store) Ensure(ctx context.Context, renew bool) (State, error) {
 	ca, err := host.ReadFile(c.settings.CAFile)
 	if err != nil {

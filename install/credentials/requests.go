@@ -74,7 +74,8 @@ func (r *requests) random(limit time.Duration) time.Duration {
 }
 
 // clockFault returns an error if the times of a token show that this node's clock is wrong by half of
-// the token's lifetime, so that a new token would be due for renewal at once, or only after its expiry.
+// the token's lifetime, and by at least minClockFault. A new token would then be due for renewal at once,
+// or only after its expiry.
 func (l Lifetime) clockFault(now time.Time) error {
 	limit := max(minClockFault, l.Expires.Sub(l.Issued)/2)
 	ahead := now.Sub(l.Issued)

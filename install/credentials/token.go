@@ -45,7 +45,7 @@ func readLifetime(token string) (Lifetime, error) {
 		return Lifetime{}, err
 	}
 	if c.Exp <= c.Iat || c.Iat <= 0 {
-		return Lifetime{}, errors.New("reading a token: expected the claims iat and exp")
+		return Lifetime{}, errors.New("reading a token: expected the claim iat, and a later exp")
 	}
 	return Lifetime{time.Unix(c.Iat, 0), time.Unix(c.Exp, 0)}, nil
 }

@@ -34,12 +34,12 @@ func TestReadLifetime(t *testing.T) {
 		"padded base64":          {"header.e30=.signature", "illegal base64"},
 		"not JSON":               {jwt("x"), "invalid character"},
 		"a time that is no time": {jwt(`{"iat": 1767225600, "exp": "tomorrow"}`), "cannot unmarshal"},
-		"no claims":              {jwt(`{}`), "expected the claims iat and exp"},
-		"no end":                 {jwt(`{"iat": 1767225600}`), "expected the claims iat and exp"},
-		"no beginning":           {jwt(`{"exp": 1767229200}`), "expected the claims iat and exp"},
-		"a beginning below 0":    {jwt(`{"iat": -1, "exp": 1767229200}`), "expected the claims iat and exp"},
-		"ends as it begins":      {jwt(`{"iat": 1767225600, "exp": 1767225600}`), "expected the claims iat and exp"},
-		"ends before it begins":  {jwt(`{"iat": 1767229200, "exp": 1767225600}`), "expected the claims iat and exp"},
+		"no claims":              {jwt(`{}`), "expected the claim iat, and a later exp"},
+		"no end":                 {jwt(`{"iat": 1767225600}`), "expected the claim iat, and a later exp"},
+		"no beginning":           {jwt(`{"exp": 1767229200}`), "expected the claim iat, and a later exp"},
+		"a beginning below 0":    {jwt(`{"iat": -1, "exp": 1767229200}`), "expected the claim iat, and a later exp"},
+		"ends as it begins":      {jwt(`{"iat": 1767225600, "exp": 1767225600}`), "expected the claim iat, and a later exp"},
+		"ends before it begins":  {jwt(`{"iat": 1767229200, "exp": 1767225600}`), "expected the claim iat, and a later exp"},
 	} {
 		got, err := readLifetime(test.token)
 		if err == nil || !strings.Contains(err.Error(), test.errContains) || got != (Lifetime{}) {
