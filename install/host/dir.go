@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host changes files of the node. After a crash at any moment, either the whole old file or the
-// whole new one exists. A Dir follows no link out of its directory. The package also creates the agent's
-// sockets, which only the agent's user can use.
+// Package host reads and changes files of the node. After a crash at any moment, either the whole old
+// file or the whole new one exists. A Dir follows no link out of its directory. The package also creates
+// the agent's sockets, which only the agent's user can use.
 package host
 
 import (

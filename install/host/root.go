@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Disk is called before an operation on a file in a directory, with the operation's name and the path.
-// If it returns an error, the operation fails with this error. Simulations set a Disk; on a real node
-// it is nil.
+// Disk is called before operations that open, list, write or change files in a directory, with the
+// operation's name and the path. If it returns an error, the operation fails with this error.
+// Simulations set a Disk; on a real node it is nil.
 type Disk func(operation, path string) error
 
 // root is an open directory with a Disk, which can make its operations fail.

@@ -19,7 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/trust"
 )
 
-// MaxPath is the kernel's limit for the length of a socket's path, in bytes.
+// MaxPath is the greatest length of a socket's path, in bytes. The socket's address has room for one byte
+// more, which is a NUL.
 const MaxPath = 107
 
 // ListenStream creates a stream socket. Closing the listener does not delete the socket's file, so
@@ -79,9 +80,10 @@ type endpoint interface {
 }
 
 // Serve listens until ctx ends. It calls step repeatedly, which accepts a connection or reads a
-// datagram until the socket's deadline. If the socket is lost, Serve calls lost with the reason, and
-// listens again after relistenPause. If only a file at one of the paths was deleted, Serve logs that and
-// listens again at once. At its end, it leaves the file, which the next agent replaces.
+// datagram until the socket's deadline. If listening fails or the socket is lost, Serve calls lost with
+// the reason, and listens again after relistenPause. If only a file at one of the paths was deleted,
+// Serve logs that and listens again at once. At its end, it leaves the file, which the next agent
+// replaces.
 func Serve[S endpoint](
 	ctx context.Context, paths []string, listen func(context.Context) (S, error), step func(S) error, lost func(error), log *slog.Logger,
 ) {
