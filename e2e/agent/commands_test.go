@@ -24,7 +24,7 @@ func TestFaultsOfFlags(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"backend": "ebtables", "ipv6": 5}`: "expected one of",
 		`{"excludeNamespace": []}`:           `"excludeNamespace" is not known`,
-		`{"type": "x"}`:                      `the key "type", which the agent writes itself`,
+		`{"type": "x"}`:                      `the key "type", which the agent or the runtime sets`,
 		`[]`:                                 "expected a JSON object",
 		`{`:                                  "expected a JSON object",
 	} {

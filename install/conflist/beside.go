@@ -30,7 +30,7 @@ const (
 // Beside returns istio-cni and the plugins of other meshes in the list that the runtime loads, and the
 // mode in which the agent may write its entry. This is the given mode, except that an existing entry
 // keeps its mode next to an istio-cni that forbids a new one. Beside returns an error if there is no
-// list yet, if the list's CNI version permits no entry, if the list has no interface plugin, or if
+// valid list, if the list's CNI version permits no entry, if the list has no interface plugin, or if
 // istio-cni forbids the entry. Under Multus, it examines no list.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
@@ -59,7 +59,7 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 	return others, mode, nil
 }
 
-// decideBeside decides whether the agent may write its entry next to a plugin of another mesh. Only
+// decideBeside decides whether the agent may write its entry next to another plugin that captures. Only
 // istio-cni can forbid the entry, because it captures the same pods. Other meshes' plugins capture only
 // pods with their own proxies.
 func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {

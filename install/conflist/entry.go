@@ -46,7 +46,7 @@ func ParseEntry(keys []byte, mode report.Mode, stateDir, runDir string) (Entry, 
 	}
 	for _, key := range []string{"type", "kubeconfig", "capabilities", "name", "cniVersion"} {
 		if _, ok := given[key]; ok {
-			return Entry{}, fmt.Errorf("the plugin's configuration has the key %q, which the agent writes itself", key)
+			return Entry{}, fmt.Errorf("the plugin's configuration has the key %q, which the agent or the runtime sets", key)
 		}
 	}
 	auto := string(given["backend"]) == fmt.Sprintf("%q", backend.Auto)

@@ -100,8 +100,9 @@ func (n Net) unseen(p primary, own bool) (unseen []string) {
 	return unseen
 }
 
-// isProgram reports whether the kernel would execute a file. CRI-O also skips a list if a program fails
-// the CNI command VERSION, but isProgram can't run the program, which may need files of the node.
+// isProgram reports whether a file is executable, and begins like an ELF file or a script. CRI-O also
+// skips a list if a program fails the CNI command VERSION, but isProgram can't run the program, which
+// may need files of the node.
 func isProgram(path string) bool {
 	file, err := host.Open(path)
 	if err != nil {

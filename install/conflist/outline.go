@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Outline describes a list by the keys that CNI defines and that can't contain a secret. It omits all
-// other keys.
+// Outline describes a list by its name, version, disableCheck and plugins' types and capabilities, which
+// can't contain a secret. It omits all other keys.
 type Outline struct {
 	Name         string          `json:"name"`
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	DisableCheck bool            `json:"disableCheck,omitempty"`
 	Plugins      []PluginOutline `json:"plugins"`           // in the list's order
 	LeftOut      int             `json:"leftOut,omitempty"` // number of plugins beyond maxPlugins
-	Fault        string          `json:"fault,omitempty"`   // why libcni or the agent can't use the list
+	Fault        string          `json:"fault,omitempty"`   // why libcni or the agent can't use the list; empty for a plain configuration
 }
 
 // PluginOutline describes one entry of a list.

@@ -21,8 +21,8 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While the runtime is unknown, it may load one of several lists. If the copied file is one of them,
-	// keep copying that file.
+	// The runtime may load one of several lists. If the copied file is one of them, keep copying that
+	// file.
 	current, _ := net.Read(OwnedName)
 	embedded, _, _ := strings.Cut(sourceOf(current), " sha256:")
 	i := slices.IndexFunc(found, func(p primary) bool { return p.File == embedded })

@@ -14,7 +14,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Waiting is an error that usually ends without the operator's help, so the agent only waits.
+// Waiting is the error for a state that usually ends without the operator's help, so the agent only waits.
 type Waiting string
 
 func (w Waiting) Error() string { return string(w) }
@@ -80,8 +80,9 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns nil if the runtime or Multus would call the plugin with this entry, and otherwise the
-// reason. For Auto, an up-to-date entry in any mode that Auto can choose is enough.
+// Fault returns nil if the entry is up to date and, except under Multus, each list that the runtime may
+// load contains the plugin. Otherwise it returns the reason. For Auto, an up-to-date entry in any mode
+// that Auto can choose is enough.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {

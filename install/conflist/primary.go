@@ -150,8 +150,8 @@ func (p *primary) parse() (err error) {
 	return nil
 }
 
-// isFile reports whether a name is that of a readable file. It is necessary because os.Root returns the
-// same error for a missing directory as for a file in its place.
+// isFile reports whether a name is that of a readable file. readDropIns needs it because os.Root returns
+// an error without a type for a file in the place of a directory.
 func (n Net) isFile(name string) bool {
 	_, err := n.Read(name)
 	return err == nil
