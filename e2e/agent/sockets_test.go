@@ -51,7 +51,7 @@ func TestTwoAgents(t *testing.T) {
 		owner, reason string
 		file          string // of the state directory, with the name in the reason
 	}{
-		"one release":     {"mesh", "agent %s of this release still runs on the node", "holder"},
+		"one release":     {"mesh", "agent %s still runs on the node", "holder"},
 		"another release": {"other", `the node belongs to release "%s"`, "owner"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -207,10 +207,10 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 		if owner, written := n.read(t, stateDir+ownerName), n.read(t, stateDir+holderName); owner != "mine\n" || written != holder+"\n" {
 			t.Errorf("owner %q, holder %q", owner, written)
 		}
-		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "agent "+holder+" of this release still runs on the node" {
+		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "agent "+holder+" still runs on the node" {
 			t.Errorf("a second agent: %v", err)
 		}
-		want := fmt.Sprintf("agent %s of release %q runs on the node and would install again what is removed", holder, "mine")
+		want := fmt.Sprintf("agent %s of release %q runs on the node and may install again what is removed", holder, "mine")
 		if err := n.Uninstall(false, false); err == nil || !strings.HasPrefix(err.Error(), want) || n.read(t, stateDir+ownerName) == "" {
 			t.Errorf("uninstalled under an agent: %v", err)
 		}
@@ -218,7 +218,7 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 		if n.read(t, stateDir+ownerName) != "" {
 			t.Error("forced, and the owner stays")
 		}
-		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "another agent of this release still runs on the node" {
+		if _, err := n.Claim(); !conflist.IsWaiting(err) || err.Error() != "another agent still runs on the node" {
 			t.Errorf("a second agent on a clean node: %v", err)
 		}
 		lab.Check(t, lock.Close())

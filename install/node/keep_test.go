@@ -244,7 +244,7 @@ func TestClaim(t *testing.T) { //nolint:paralleltest // another test's child has
 		var running sync.WaitGroup
 		running.Go(func() { run(k.Keeper, ctx) })
 		lab.Eventually(t, func() error {
-			if report := k.CurrentReport(t.Context()).String(); !strings.HasPrefix(report, "owner: agent /other of this release still runs on the node") || k.lastReport().Mode != "insert" {
+			if report := k.CurrentReport(t.Context()).String(); !strings.HasPrefix(report, "owner: agent /other still runs on the node") || k.lastReport().Mode != "insert" {
 				return errors.New(report)
 			}
 			return nil

@@ -22,7 +22,7 @@ const (
 )
 
 // Uninstall cleans the node as Clean does. It returns an error if an agent runs on the node, because
-// the agent would install everything again. With force, it cleans the node nevertheless.
+// the agent could install everything again. With force, it cleans the node nevertheless.
 func (n *Node) Uninstall(purge, force bool) error {
 	lock, err := n.lockUnclaimed()
 	if err != nil && !force {
@@ -43,15 +43,15 @@ func (n *Node) lockUnclaimed() (lock io.Closer, err error) {
 		if !errors.Is(err, host.ErrLocked) {
 			return err
 		}
-		return fmt.Errorf("%s of release %q runs on the node and would install again what is removed: "+
+		return fmt.Errorf("%s of release %q runs on the node and may install again what is removed: "+
 			"stop it first, or set its --state to absent (chart: state=absent), or use --force",
 			holderOf(state), nameIn(state, ownerName))
 	})
 	return lock, err
 }
 
-// Claim locks the node for this agent. It returns an error while another agent of the release holds the
-// lock, if the node belongs to another release, or if it can't use the state directory.
+// Claim locks the node for this agent. It returns an error while another agent holds the lock, if the
+// node belongs to another release, or if it can't use the state directory.
 func (n *Node) Claim() (io.Closer, error) {
 	state, err := host.MakeDir(n.Settings.At(n.Settings.StateDir), n.Settings.Disk)
 	if err != nil {
@@ -67,7 +67,7 @@ func (n *Node) Claim() (io.Closer, error) {
 	}
 	lock, err := state.TryLock()
 	if errors.Is(err, host.ErrLocked) {
-		return nil, conflist.Waiting(holderOf(state) + " of this release still runs on the node")
+		return nil, conflist.Waiting(holderOf(state) + " still runs on the node")
 	}
 	if err != nil {
 		return nil, err
