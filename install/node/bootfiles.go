@@ -61,8 +61,8 @@ func (n *Node) faultIn(directory, name string, want []byte) error {
 	return n.within(directory, func(dir *host.Dir) error { return conflist.FileFault(dir, name, want) })
 }
 
-// removeBootFiles removes the boot files. If the agent no longer mounts the directory of
-// systemd-tmpfiles, the configuration stays there, but restores no entry, because its source is removed.
+// removeBootFiles removes the boot files. If TmpfilesDir is empty or not mounted, an earlier agent's file
+// stays there, but restores no entry, because the copy of the entry is removed.
 func (n *Node) removeBootFiles() error {
 	s := n.Settings
 	err := n.inDirectory(s.StateDir, func(dir *host.Dir) error { return dir.Remove(bootEntryName) })

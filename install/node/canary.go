@@ -17,9 +17,9 @@ import (
 // canaryTimeout limits the test calls of Canary together. It exceeds the plugin's own timeout for ADD.
 const canaryTimeout = 3 * time.Minute
 
-// Canary calls the installed plugin as the runtime does, with its entry and credentials, for a pod that
-// the plugin must look up. The pod must be outside the mesh, so that the plugin reads the pod but does
-// not enter its network namespace, which would need capabilities.
+// Canary calls each installed plugin as the runtime does, but passes no annotations, so that the plugin
+// must look up the pod. The pod must be outside the mesh, so that the plugin reads the pod but does not
+// enter its network namespace, which would need capabilities.
 func (n *Node) Canary(ctx context.Context, pod capture.PodRef) error {
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()

@@ -12,10 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// checked is the result of the last reconciliation, or of the last failed attempt to claim the node.
+// checked is the result of the last resync, repair or removal, or of the last failed attempt to claim the
+// node.
 type checked struct {
 	report    Report
-	clocks    error          // difference of the node's and the API server's clocks, as the last token shows it
+	clocks    error          // the fault of the clocks that the last token shows, or nil
 	contended report.Finding // the value of Keeper.contender
 	repaired  time.Time      // when a repair last restored the entry
 	at        time.Time
@@ -29,8 +30,8 @@ func (k *Keeper) setReport(report Report) {
 	}
 }
 
-// Alive reports whether the agent has reconciled the node, or tried to claim it, within five resync
-// intervals.
+// Alive reports whether the agent has started, tried to claim the node, or reconciled or cleaned it,
+// within five resync intervals.
 func (k *Keeper) Alive() bool {
 	return time.Since(k.last.Load().at) < 5*resyncInterval
 }

@@ -24,8 +24,8 @@ import (
 
 // CheckRemovable returns an error while captured pods, here all pods of the meshes, run on the node,
 // because a pod that gets a new sandbox without the entry would run uncaptured. It also returns an error
-// if it can't list the pods or look for an entry. With force, or if the node has had no entry since the
-// last Clean, it returns nil. Errors: conflist.Waiting while captured pods run.
+// if it can't list the pods or look for an entry. With force, if NetDir does not exist, or if the node
+// has had no entry since the last Clean, it returns nil. Errors: conflist.Waiting while captured pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -61,12 +61,12 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 }
 
 // Clean removes capture-cni from the node. It removes the boot files and the entry first, so that no new
-// pod needs the plugin, and then the files that the plugin needs. It removes the programs only with
-// purge, because the runtime executes the plugin to delete pods that started with it. A missing file is
-// no error.
+// pod needs the plugin, and then its other files. It removes the files in BinDirs only with purge,
+// because the runtime executes the plugin to delete pods that started with it. A missing file is no
+// error.
 func (n *Node) Clean(purge bool) error {
 	s := n.Settings
-	n.syncNames() // an agent that was killed may have removed an entry
+	n.syncNames() // an agent that was killed may have removed an entry without syncing its directory
 	if err := n.removeBootFiles(); err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (n *Node) Left() (notes report.Findings) {
 	return notes
 }
 
-// removeRecords deletes the agent's sockets, the spool, the history, the guard's files, and the result
-// of the backend's test.
+// removeRecords deletes, in the run directory, the agent's sockets, the spool, the history, the guard's
+// files, and the result of the backend's test.
 func removeRecords(run *host.Dir) error {
 	err := run.Remove(config.AgentSocketName)
 	for _, path := range []string{

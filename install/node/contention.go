@@ -10,8 +10,8 @@ import (
 // The agent restores the entry immediately until it has done so more than promptRepairs times within
 // repairWindow, and then with a back-off. Without the back-off, the agent and another program that
 // removes the entry would rewrite the file without a pause, and the runtime would load each version. The
-// agent reports a contention after more than promptRepairs repairs within reportWindow, until it has
-// repaired nothing for quietPeriod.
+// agent reports a contention while it has made more than promptRepairs repairs within reportWindow, the
+// last of them within quietPeriod.
 const (
 	promptRepairs = 5
 	repairWindow  = 30 * time.Second

@@ -11,9 +11,9 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// decide returns the mode to use. Except under Multus, it returns an error if there is no list yet, or
-// if the list, istio-cni or the runtime's max_conf_num forbids the entry. For Auto, it chooses a mode, or
-// returns Auto and an error if it can't choose yet.
+// decide returns the mode to use. Except under Multus, it returns an error if there is no valid list, or
+// if the list, istio-cni or, in mode owned, the runtime's max_conf_num forbids the entry. For Auto, it
+// chooses a mode, or returns Auto and an error if it can't choose yet.
 func (n *Node) decide(ctx context.Context, net conflist.Net, text []byte) (report.Mode, error) {
 	others, mode, err := conflist.Beside(net, n.Mode, n.Settings.BesideIstioCNI)
 	if err == nil || len(others) > 0 {
@@ -61,17 +61,17 @@ func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (lo
 	return loadsDropIn(ctx, n.Runtime.CNIConfig)
 }
 
-// logOthers logs the other meshes' plugins in the list, if they have changed.
+// logOthers logs istio-cni and other meshes' plugins in the list, if they have changed.
 func (n *Node) logOthers(others []conflist.Other) {
 	if slices.Equal(n.Others, others) {
 		return
 	}
 	for _, other := range others {
 		found := other.Finding()
-		n.log.Warn("another mesh's plugin is in the list", "entry", other.Decision, "problem", found.Reason, "do", found.Next)
+		n.log.Warn("istio-cni or another mesh's plugin is in the list", "entry", other.Decision, "problem", found.Reason, "do", found.Next)
 	}
 	if len(others) == 0 {
-		n.log.Info("no other mesh's plugin is in the list any more")
+		n.log.Info("neither istio-cni nor another mesh's plugin is in the list any more")
 	}
 	n.Others = others
 }

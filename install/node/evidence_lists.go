@@ -38,7 +38,7 @@ type listEvidence struct {
 // ownEntry describes an entry of capture-cni, in a list or in a file of its own.
 type ownEntry struct {
 	Keys    map[string]any `json:"keys,omitempty"`    // documented keys with well-formed values
-	Unknown int            `json:"unknown,omitempty"` // number of keys that are not documented
+	Unknown int            `json:"unknown,omitempty"` // number of NetConf's warnings about unknown keys
 	Faulty  []string       `json:"faulty,omitempty"`  // documented keys with malformed values
 }
 
@@ -116,8 +116,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// ownEntryOf describes an entry of ours: the documented keys with well-formed values, which contain no
-// secrets, the names of those with malformed values, and the number of unknown keys.
+// ownEntryOf describes an entry of ours by the documented keys with well-formed values, which contain no
+// secrets, the names of those with malformed values, and the number of warnings about unknown keys.
 func ownEntryOf(entry json.RawMessage) (own ownEntry) {
 	var fields map[string]json.RawMessage
 	input, err := config.Read(entry)

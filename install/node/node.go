@@ -33,7 +33,7 @@ type Node struct {
 	Credentials credentials.State // the valid credentials that Install found or wrote last; only Kubeconfig if the node should have none
 	Mode        report.Mode       // mode in the settings or, once the agent has chosen one for Auto, that mode
 	Placed      report.Mode       // mode of the entry, which differs from Mode while istio-cni prevents a change
-	Others      []conflist.Other  // the plugins of other meshes that the last call of PlaceEntry found
+	Others      []conflist.Other  // istio-cni and other meshes' plugins that PlaceEntry found last
 
 	unsynced error // why the names of the agent's files may not be on the disk
 	unmarked error // why the node's record that it has an entry could not be written

@@ -137,7 +137,7 @@ func (p *preflight) writable() {
 	}
 }
 
-// chain adds notes about settings that matter only in mode multus-chain.
+// chain adds the notes that concern only mode multus-chain.
 func (p *preflight) chain() {
 	if p.settings.TmpfilesDir == "" {
 		p.note(report.NoBootFiles, "set --tmpfiles-dir /etc/tmpfiles.d if a boot empties --net-dir",

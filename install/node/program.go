@@ -26,7 +26,8 @@ type Program struct {
 }
 
 // programs returns the programs to install next to the runtime's plugins: the plugin and, if the node
-// has credentials, capture-cni-lookup. The plugin comes last, because it executes capture-cni-lookup.
+// should have credentials, capture-cni-lookup. The plugin comes last, because it executes
+// capture-cni-lookup.
 func programs(s Settings) []Program {
 	plugin := Program{conflist.PluginType, s.Binary, s.Execute.tryPlugin}
 	if !s.Credentials.OnNode {

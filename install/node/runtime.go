@@ -55,7 +55,7 @@ const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
 // loadsDropIn waits up to loadTimeout for the runtime to load a drop-in, and reports whether the
 // runtime has loaded one. It returns false at once for a runtime that never reports its configuration,
-// and an error if a request still fails after answerTimeout, or if ctx ends.
+// and an error if a request fails after answerTimeout, or if ctx ends.
 func loadsDropIn(ctx context.Context, report func(context.Context) (cri.CNIConfig, error)) (bool, error) {
 	for began := time.Now(); ; {
 		waited := time.Since(began)
@@ -102,8 +102,8 @@ func (n *Node) IdentifyRuntime(ctx context.Context) Runtime {
 	return now
 }
 
-// runtimeLoader returns the settings by which the runtime chooses a list, as they were when the runtime
-// last answered. If no runtime has answered yet, it asks the runtime now.
+// runtimeLoader returns the settings by which the runtime chooses a list, as IdentifyRuntime last found
+// them. If IdentifyRuntime has found no runtime yet, runtimeLoader asks the runtime.
 func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 	n.mu.Lock()
 	loader := n.loader

@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// pollInterval is the interval at which the agent reports all directories as changed, if the kernel has
-// no inotify watches left. Otherwise it is the interval at which the agent checks whether a watched
+// pollInterval is the interval at which the agent reports all directories as changed, if the kernel
+// refuses inotify watches. Otherwise it is the interval at which the agent checks whether a watched
 // directory was created or replaced.
 const pollInterval = time.Second
 
