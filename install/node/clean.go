@@ -22,10 +22,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// CheckRemovable returns an error while captured pods, here all pods of the meshes, run on the node,
-// because a pod that gets a new sandbox without the entry would run uncaptured. It also returns an error
-// if it can't list the pods or look for an entry. With force, if NetDir does not exist, or if the node
-// has had no entry since the last Clean, it returns nil. Errors: conflist.Waiting while captured pods run.
+// CheckRemovable returns an error while meshed pods run on the node, because a pod that gets a new
+// sandbox without the entry would run uncaptured. It also returns an error if it can't list the pods or
+// look for an entry. With force, if NetDir does not exist, or if the node has had no entry since the last
+// Clean, it returns nil. Errors: conflist.Waiting while meshed pods run.
 func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 	if force {
 		return nil
@@ -41,7 +41,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return err
 	}
 	if n.Runtime == nil {
-		return errors.New("with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force")
+		return errors.New("with --cri-socket none the agent can't list meshed pods: set --cri-socket, or use --force")
 	}
 	sandboxes, err := n.Runtime.Sandboxes(ctx)
 	var pods []string
@@ -54,7 +54,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 		return fmt.Errorf("%w: the entry stays while the runtime does not list its pods: check the runtime, or use --force", err)
 	}
 	if len(pods) > 0 {
-		return conflist.Waiting(fmt.Sprintf("%d captured pods still run on the node (%s): the entry stays until they end; "+
+		return conflist.Waiting(fmt.Sprintf("%d meshed pods still run on the node (%s): the entry stays until they end; "+
 			"drain the node, or use --force", len(pods), strings.Join(pods, ", ")))
 	}
 	return nil

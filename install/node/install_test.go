@@ -294,7 +294,7 @@ func TestMarkedNode(t *testing.T) {
 	lab.Check(t, n.CheckRemovable(t.Context(), false))
 	lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
 	lab.Check(t, n.ensureIn(n.Settings.StateDir, placedName, nil))
-	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.HasPrefix(err.Error(), "with --cri-socket none the agent can't list captured pods") {
+	if err := n.CheckRemovable(t.Context(), false); err == nil || !strings.HasPrefix(err.Error(), "with --cri-socket none the agent can't list meshed pods") {
 		t.Errorf("got %v", err)
 	}
 	n.Runtime = machine.Serve(t, &machine.Containerd{})

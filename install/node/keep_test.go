@@ -297,7 +297,7 @@ func TestAbsent(t *testing.T) {
 			report, began := k.CurrentReport(ctx), k.last.Load().at
 			want := "left on the node, so that the runtime can delete the pods that were started with the plugin: /opt/cni/bin/capture-cni"
 			if !force {
-				want = "entry: with --cri-socket none the agent can't list captured pods: set --cri-socket, or use --force"
+				want = "entry: with --cri-socket none the agent can't list meshed pods: set --cri-socket, or use --force"
 			}
 			if report.Good() != force || report.IsGood(PartBinary) != force || !strings.Contains(report.String(), want) || report.Mode != "insert" {
 				t.Errorf("force %v: %s", force, report)

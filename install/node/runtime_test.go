@@ -95,7 +95,7 @@ func TestDrainIsAwaited(t *testing.T) {
 	t.Parallel()
 	wanted := DefaultSettings(machine.New(t, map[string]string{"/etc/cni/net.d/" + conflist.OwnedName: `{"name": "k8s", "plugins": [{"type": "capture-cni"}]}`}))
 	n := New(wanted, nil, machine.Serve(t, running{}), slog.New(slog.DiscardHandler))
-	if err := n.CheckRemovable(t.Context(), false); !conflist.IsWaiting(err) || !strings.Contains(err.Error(), "1 captured pods still run on the node (shop/web)") {
+	if err := n.CheckRemovable(t.Context(), false); !conflist.IsWaiting(err) || !strings.Contains(err.Error(), "1 meshed pods still run on the node (shop/web)") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -45,7 +45,7 @@ func TestNodeOutAndIn(t *testing.T) {
 		_, _ = c.Kubectl(context.WithoutCancel(t.Context()), "", "taint", "node", node.Name, taint+"-")
 	})
 	label(t, node, "absent")
-	p.Expect(t, "status", 1, node.Name, "captured pods still run on the node", n.Name+"/old")
+	p.Expect(t, "status", 1, node.Name, "meshed pods still run on the node", n.Name+"/old")
 	later := suite.Server("later", node.Name) // bound to the node: no taint keeps it away
 	n.Run(t, later)
 	n.ExpectCaptured(t, "old")

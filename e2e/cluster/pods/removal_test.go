@@ -94,7 +94,7 @@ func TestAbsentRefuses(t *testing.T) {
 	lab.Check(t, err)
 	lab.Eventually(t, func() error {
 		logs, err := c.Kubectl(t.Context(), "", "--namespace", cluster.Namespace, "logs", "daemonset/capture-cni-node", "--all-pods", "--tail=50")
-		if err == nil && suite.LineWith(logs, "captured pods still run on the node", n.Name+"/web") == "" {
+		if err == nil && suite.LineWith(logs, "meshed pods still run on the node", n.Name+"/web") == "" {
 			err = errors.New("no agent names the pod that keeps it: " + logs)
 		}
 		return err
