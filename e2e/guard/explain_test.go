@@ -61,7 +61,7 @@ func TestExplainsMuch(t *testing.T) {
 	}
 	p.host.Load(t, chains)
 	out := n.trace(t, toPeer)
-	if doubts := strings.Count(out, "the packet meets other rules first: "); doubts != 32 || !strings.Contains(out, "can't tell   and 8 more\n") {
+	if doubts := strings.Count(out, "other rules can affect the packet: "); doubts != 32 || !strings.Contains(out, "can't tell   and 8 more\n") {
 		t.Errorf("it has %d doubts:\n%s", doubts, out)
 	}
 }

@@ -104,7 +104,7 @@ func TestTraceDoubts(t *testing.T) {
 		out := n.trace(t, *packet)
 		var got []string
 		for line := range strings.Lines(out) {
-			if hook, isDoubt := strings.CutPrefix(line, doubt+"   the packet meets other rules first: "); isDoubt {
+			if hook, isDoubt := strings.CutPrefix(line, doubt+"   other rules can affect the packet: "); isDoubt {
 				got = append(got, strings.TrimSpace(hook))
 			}
 		}

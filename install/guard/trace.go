@@ -63,7 +63,7 @@ func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 		return append(doubts, "other tables are not read: "+traced.Unread)
 	}
 	for _, hook := range traced.Hooks[:min(len(traced.Hooks), report.MaxDoubts)] {
-		doubts = append(doubts, "the packet meets other rules first: "+hook)
+		doubts = append(doubts, "other rules can affect the packet: "+hook)
 	}
 	if more := len(traced.Hooks) - report.MaxDoubts; more > 0 {
 		doubts = append(doubts, fmt.Sprintf("and %d more", more))
@@ -71,11 +71,11 @@ func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 	return doubts
 }
 
-// doubtOf says in which state a pod is, and why. A captured pod has no reason, but the guard has no
-// reference digest for iptables.
+// doubtOf says in which state a pod is, and why. If the pod is captured, the only doubt is that its rules
+// are in iptables, for which the guard has no reference digest.
 func doubtOf(found report.Finding) string {
 	if found.Code == report.Captured {
-		return "the pod is captured, but the guard does not compare rules of iptables exactly"
+		return "the pod is captured by iptables, and the guard counts connections only with nftables"
 	}
 	return fmt.Sprintf("the pod is %s: %s", found.Code, found.Reason)
 }

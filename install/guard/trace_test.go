@@ -18,7 +18,7 @@ func TestDoubts(t *testing.T) {
 	var hooks, many []string
 	for i := range report.MaxDoubts + 2 {
 		hooks = append(hooks, fmt.Sprint("chain ", i))
-		many = append(many, "the packet meets other rules first: "+hooks[i])
+		many = append(many, "other rules can affect the packet: "+hooks[i])
 	}
 	const drifted = "the pod is drifted: a rule more"
 	for name, tt := range map[string]struct {
