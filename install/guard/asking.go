@@ -47,8 +47,8 @@ type asker struct {
 }
 
 // ask returns the agent's answer about a pod, or nil if the known desired state still applies. The
-// known state also applies while the container runtime does not answer, or the agent does not or
-// answers with another fault than that the pod is gone.
+// known state also applies while the container runtime does not list the sandboxes, while the agent does
+// not answer, and if the agent answers with a fault other than lookup.Gone.
 func (a *asker) ask(ctx context.Context, w *watched) (*lookup.Answer, error) {
 	if !w.desired.known {
 		return a.askNew(ctx, w)

@@ -16,7 +16,7 @@ import (
 
 // baseline describes the rules that an ADD, a repair or an update wrote into a sandbox's network
 // namespace or, if that is unknown, the rules that the guard found there first. If the namespace later
-// has other rules, the pod has drifted.
+// has rules that are neither these nor the desired ones, the pod has drifted.
 type baseline struct {
 	Stamp   string         `json:"stamp"` // empty if the baseline is unknown
 	Backend config.Backend `json:"backend"`

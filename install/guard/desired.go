@@ -25,7 +25,7 @@ type desired struct {
 	known         bool   // false before the agent's first answer
 	digest        string // digest of the agent's answer from which the other fields follow
 	exemption     capture.Exemption
-	mesh          config.MeshName // the mesh whose settings decide about the rules; empty if there is no intent
+	mesh          config.MeshName // the mesh whose annotations decide about the rules; empty if there is no intent
 	intent        packed
 	stamp         string // stamp of the rules
 	reference     string // digest of a namespace with exactly these rules; empty until the guard needs it

@@ -24,8 +24,8 @@ var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain returns what is known about one pod: the annotations that decide about its capture, at its
 // creation and now, its state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it
-// changes nothing. For a pod outside the mesh, it returns only names, ids and NotMeshed. If the pod's
-// sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
+// changes nothing. For a pod outside the mesh, it returns only names, ids, the namespace's path and
+// NotMeshed. If the pod's sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {
@@ -79,8 +79,8 @@ func (g *Guard) find(ctx context.Context, namespace, name string) (cri.Sandbox, 
 }
 
 // ExplainWithoutSandbox returns an explanation that contains only the last ADD of a pod. It is for pods
-// whose sandbox is unknown, for example because the ADD fails or still runs, or the pod has ended.
-// Errors: ErrNotHere if there is no record of an ADD.
+// whose sandbox is unknown, for example because the ADD fails or still runs, or the pod has ended, and for
+// callers that do not ask the runtime. Errors: ErrNotHere if there is no record of an ADD.
 func ExplainWithoutSandbox(historyDir, namespace, name string) (report.Explanation, error) {
 	records, err := telemetry.ReadAll(historyDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

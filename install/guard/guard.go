@@ -81,7 +81,7 @@ func New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, regist
 	return Node{open, new(kernel.References).Digest, record.Send}.New(settings, runtime, pods, log, registry)
 }
 
-// New returns a Guard on a simulated node.
+// New returns a Guard that uses the Node, and registers its metrics.
 func (n Node) New(settings Settings, runtime Runtime, pods Pods, log *slog.Logger, registry prometheus.Registerer) *Guard {
 	once, metrics := newOnceLog(log), newPodMetrics(metrics.NewFactory(registry))
 	metrics.begin(settings.Conf.Capture.Meshes)
@@ -219,8 +219,8 @@ func (g *Guard) save(w *watched) {
 
 // report logs a pod's new state, a repair, an update, and a new error of an update. It also queues a
 // record, except while the agent knows that the pod is outdated, or the guard will first try an update.
-// With the policy Evict, it requests the pod's eviction after every examination, if a controller would
-// replace the pod and isMissing returns true.
+// With the policy Evict, it requests the pod's eviction after every examination, if there is no
+// runtimeFault, a controller would replace the pod, and isMissing returns true.
 func (g *Guard) report(w *watched, before report.Finding) {
 	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
 		g.outbox.requestEviction(w)

@@ -45,7 +45,7 @@ func isolatingName(name string) string {
 	return ""
 }
 
-// checkIsolated returns the finding for a pod whose traffic bypasses the node's kernel: exempt or
+// checkIsolated returns the finding for a pod whose runtime has a network stack of its own: exempt or
 // uncaptured. The guard neither repairs nor evicts such a pod, because that would not help.
 func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) report.Finding {
 	if answer != nil {

@@ -81,7 +81,7 @@ func (l *lister) begin(ctx context.Context) *listing {
 
 // failed sets the fault, and logs it if it is the first one since the start or a successful listing.
 func (l *lister) failed(err error) {
-	l.fault = fmt.Errorf("the container runtime does not answer: %w", err)
+	l.fault = fmt.Errorf("the container runtime does not list its sandboxes: %w", err)
 	if l.since.IsZero() {
 		l.since = time.Now()
 		l.log.Warn("listing the sandboxes failed; known pods are still examined, but not repaired, updated or evicted, "+

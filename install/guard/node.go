@@ -11,8 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Node is what the examinations use outside of this process, except the runtime and the agent's answers.
-// Simulations replace it.
+// Node contains the functions by which the guard uses the kernel, and sends records to the agent.
+// Simulations replace them.
 type Node struct {
 	Open   func(ctx context.Context, path string) (Namespace, error) // errors are those of podnet.Open
 	Digest func(context.Context, capture.Ruleset) (string, error)    // as kernel.References computes it

@@ -70,10 +70,11 @@ func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, fou
 	return found
 }
 
-// renewRefused deletes stale conntrack entries of a pod whose rules have refused packets since the last
-// examination. An entry that is older than the rules, or of an interface that the rules exclude, can
-// cause the refusal of a permitted connection with the same ports. Without the entry, the rules decide
-// anew about the next attempt. With the policy report, renewRefused deletes nothing.
+// renewRefused deletes stale conntrack entries of a pod whose rules have refused packets since
+// renewRefused last succeeded. An entry that is older than the rules, or of an interface that the rules
+// exclude, can make the rules refuse a later connection with the same addresses and ports, which they
+// would otherwise capture. Without the entry, the rules decide anew about the next attempt. With the
+// policy report, renewRefused deletes nothing.
 func (e *examiner) renewRefused(ctx context.Context, netns Namespace, w *watched, o kernel.Observation) {
 	if o.Generation == 0 { // the examination observed nothing
 		return
@@ -93,14 +94,15 @@ const (
 	// meanwhile.
 	runsTimeout = 2 * time.Second
 
-	// runsPause limits the time after an unanswered request in which the guard sends no further one, and
-	// neither repairs, updates nor evicts pods. Without this pause, a hanging runtime would delay the
-	// examinations of a whole node.
+	// runsPause limits the pause after such a request has failed slowly. In the pause, the guard sends no
+	// further one, and neither repairs, updates nor evicts pods. Without the pause, a hanging runtime would
+	// delay the examinations of a whole node.
 	runsPause = 5 * time.Second
 )
 
-// runtimeFault returns an error if the container runtime can't say whether a pod still runs. During
-// such a fault, the guard neither repairs, updates nor evicts pods.
+// runtimeFault returns an error while the container runtime does not list the sandboxes, and in the
+// pause after a slow failure of a request whether a pod still runs. During such a fault, the guard neither
+// repairs, updates nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
 // runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have

@@ -21,8 +21,8 @@ type Runtime interface {
 	// HaveExited reports whether a sandbox has containers, and all of them have exited.
 	HaveExited(ctx context.Context, sandbox cri.Sandbox) (bool, error)
 
-	// Listen calls connected once the runtime has accepted the request for events, and then began for
-	// each sandbox that starts, until the stream or ctx ends. Errors: cri.ErrNoEvents.
+	// Listen calls connected once the request for events is sent, and then began for each sandbox that
+	// starts, until the stream or ctx ends. Errors: cri.ErrNoEvents.
 	Listen(ctx context.Context, connected, began func()) error
 }
 

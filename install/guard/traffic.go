@@ -15,7 +15,7 @@ import (
 
 // reading contains the counters of a pod's rules when the guard last read them.
 type reading struct {
-	stamp    string // of the rules; empty before the first reading
+	stamp    string // of the rules; empty until the guard has read or written the rules
 	counters kernel.Counters
 	surplus  tally // connections that the metric counted too often, because a packet passed between two parts of a reading
 }
@@ -44,8 +44,9 @@ func tallied(meters []trace.Meter, last, now kernel.Counters) tally {
 }
 
 // countTraffic adds the connections since the last reading to the node's metric, if the pod has exactly
-// the desired rules in nftables. If a counter went down, the counters began at 0 again. The connections
-// of a pod that is older than the guard are counted from the first reading on.
+// the desired rules in nftables. If the stamp changed or a counter went down, the counters began at 0
+// again. The connections of a pod that is older than the guard are counted from the first reading on,
+// or from the guard's repair or update on.
 func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	if !w.exact || o.Generation == 0 || o.CountersFault != nil {
 		return
