@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// generation returns the number of commits to nf_tables in the calling thread's namespace, by any
-// program. While the number is unchanged, no rules have changed, except those of iptables-legacy.
+// generation returns nf_tables' generation in the calling thread's namespace, a number that each commit
+// by any program changes. While it is unchanged, no rules have changed, except those of iptables-legacy.
 func generation(ctx context.Context) (uint32, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

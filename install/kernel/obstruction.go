@@ -188,7 +188,8 @@ func (h baseHook) text(family byte) string {
 }
 
 // harmless contains the statements that only match, count, log or drop a packet. A number other than 0
-// is the attribute with which the statement changes a packet. A statement with it is not harmless.
+// is the attribute with which the statement changes a packet or its connection. A statement with it is
+// not harmless.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,

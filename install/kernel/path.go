@@ -16,17 +16,16 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Traced describes a packet before it meets our rules, and the other programs' chains that it meets
-// first.
+// Traced describes a packet before it meets our rules, and other programs' chains that can affect it.
 type Traced struct {
 	Packet trace.Packet // with the interface by which it arrives or leaves
-	Hooks  []string     // other programs' chains and legacy tables that the packet meets first
+	Hooks  []string     // the results of hooksInFront
 	Unread string       // why Hooks may be incomplete; empty if it is complete
 	Fault  error        // why the interface or Hooks are unknown
 }
 
-// traced completes a packet, in the calling thread's namespace, by its interface and the chains that it
-// meets first. If the pod sends the packet, and neither its interface nor its source is set, traced sets
+// traced completes a packet by its interface, in the calling thread's namespace, and adds the results of
+// hooksInFront. If the pod sends the packet, and neither its interface nor its source is set, traced sets
 // the source that the kernel would choose, too.
 func traced(ctx context.Context, p trace.Packet) (t Traced) {
 	t.Packet = p

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routedAround describes the first policy rule that precedes the rule for the table local, or returns
-// "". Such a rule can route a redirected packet, whose destination is an address of the pod such as
-// 127.0.0.1, to another place than the pod.
+// routedAround describes the first policy rule for another table that precedes the rule by which all
+// packets use the table local, or returns "". Such a rule can route a redirected packet, whose
+// destination is an address of the pod such as 127.0.0.1, to another place than the pod.
 func routedAround() (string, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := netlinksafe.RuleList(family)

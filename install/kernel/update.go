@@ -13,8 +13,9 @@ import (
 
 // Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
 // not change conntrack, so nat's decisions about open connections stay. If no process with the proxy's
-// or root's uid listens at each of the proxy's ports, by each captured IP family, Update changes nothing
-// and returns an error. An operator may have changed ports or uid for pods that start later.
+// or root's uid listens at a port of the proxy, or none does by IPv6 although the rules capture IPv6,
+// Update changes nothing and returns an error, because an operator may have changed ports or uid for pods
+// that start later.
 func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	return n.Do(func() error {
 		sockets, _, err := socketsIn(ctx, 1<<Listening, maxSockets)
