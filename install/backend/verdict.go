@@ -32,7 +32,7 @@ type Verdict struct {
 	Meshes  string         `json:"meshes"` // whose rules were tested
 
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
-	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why the chosen one is not nftables
+	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why Auto chose iptables; "" if an earlier Choice stays
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
 	NoFence  string         `json:"noFence,omitempty"`  // why pods with a fence can't start
 	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with captured IPv6 can't start
@@ -83,8 +83,8 @@ func bootID() (string, error) {
 }
 
 // Fault returns an error if the backend that the operator configured does not work, so that the agent
-// writes no entry, except to restore a lost one. For a node that was not tested, it returns nil, except
-// for Auto.
+// writes no entry, except to restore a lost one. For a node that was not tested for this backend, it
+// returns nil, except for Auto.
 func (v Verdict) Fault(asked config.Backend) error {
 	switch {
 	case v.Asked == asked && v.Chosen == "":

@@ -81,7 +81,8 @@ func dial(socket string) (*grpc.ClientConn, error) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Socket returns the socket at which the runtime answers, or "" while it is unknown.
+// Socket returns the runtime's socket, or "" while it is unknown which of several sockets is the
+// runtime's.
 func (c *Client) Socket() string {
 	search, ok := c.conn.(*search)
 	if !ok {

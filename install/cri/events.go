@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// ErrNoEvents means that the runtime sends no events, or that it would send each event to only one
-// client, so that the kubelet would miss events.
+// ErrNoEvents means that the runtime sends no events, or that it may send each event to only one client,
+// so that the kubelet would miss events.
 var ErrNoEvents = errors.New("no CRI events")
 
 // Listen receives the runtime's events until the stream or ctx ends. Once the request is sent, Listen
@@ -26,7 +26,7 @@ func (c *Client) Listen(ctx context.Context, connected, began func()) error {
 		return err
 	}
 	if !version.SendsToAll() {
-		return fmt.Errorf("%w: %s %s sends each event to only one listener", ErrNoEvents, version.Name, version.Version)
+		return fmt.Errorf("%w: %s %s may send each event to only one listener", ErrNoEvents, version.Name, version.Version)
 	}
 	asked := time.Now()
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})

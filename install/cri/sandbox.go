@@ -122,7 +122,7 @@ func NewLocator(client *Client) *Locator {
 
 // Sandboxes lists the running sandboxes with their networks. It requests the network of each sandbox
 // until it has an answer, and keeps the answer. If such a request fails, it sets the sandbox's
-// NetworkError, and the listing succeeds.
+// NetworkError, and the listing succeeds. It omits a sandbox that ends meanwhile.
 func (l *Locator) Sandboxes(ctx context.Context) (located []Sandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -54,8 +54,7 @@ func documents(content []byte) (objects []map[string]any, err error) {
 }
 
 // values reports whether a document is JSON, and returns its JSON values, of which a document can
-// contain several in a row. JSON does not go to the YAML parser, because YAML lacks one of JSON's
-// escapes.
+// contain several in a row. JSON does not go to the YAML parser, which rejects some of JSON's escapes.
 func values(document string) (texts []json.RawMessage, isJSON bool) {
 	if !strings.HasPrefix(strings.TrimSpace(document), "{") {
 		return nil, false
@@ -73,7 +72,8 @@ func values(document string) (texts []json.RawMessage, isJSON bool) {
 }
 
 // checkAliases subtracts the size of a document, with its aliases replaced by their values, from left.
-// It returns an error if nothing is left, because a few lines with aliases can describe gigabytes.
+// It returns an error if left becomes negative, because a few lines with aliases can describe gigabytes,
+// and if the document contains more than one object.
 func checkAliases(document string, left *int) error {
 	decoder := goyaml.NewDecoder(strings.NewReader(document))
 	var value, second any

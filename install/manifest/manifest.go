@@ -21,7 +21,7 @@ import (
 // Pod is a pod of a file, or one that an object's template describes.
 type Pod struct {
 	*corev1.Pod
-	Owner   string // kind and name of the object in the file
+	Owner   string // kind, namespace and name of the object in the file
 	Created bool   // the API server created the pod, so no injector changes it any more
 }
 

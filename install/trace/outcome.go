@@ -70,8 +70,8 @@ func Meters(rs capture.Ruleset) (meters []Meter) {
 }
 
 // unmatched returns the outcome of connections that reach the end of a chain of nat, or the zero value
-// if another counter counts them. It also returns the zero value for a fenced pod, because the fence
-// refuses these connections or has an exception for them.
+// if another counter counts them. For a fenced pod, it also returns the zero value, except for the
+// proxy's chain, because the fence refuses these connections or has an exception for them.
 func unmatched(rs capture.Ruleset, chain string) Outcome {
 	switch chain {
 	case "ISTIO_PROXY":

@@ -45,7 +45,7 @@ type passage struct {
 }
 
 // meets reports whether a match holds for the packet. conditions describes each condition of the match
-// in words, with the packet's own values.
+// in words. Of a list, it names only the packet's value, or the range that contains the packet's address.
 func (p passage) meets(m capture.Match) (conditions []string, holds bool) {
 	holds = true
 	test := func(isSet, isMet bool, format string, args ...any) {
