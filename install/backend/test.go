@@ -55,7 +55,7 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, meshes, podnet.TProxy); err != nil {
 			return Verdict{}, fmt.Errorf("testing %s with backend %s: %w", podnet.TProxy, v.Chosen, err)
 		}
-		// Only pods with a fence need its rules, and their ADD fails without these. So an uncertain result is a note, too.
+		// Only the ADD of a pod with a fence fails without the fence's rules, so an uncertain result is only a note.
 		if _, v.NoFence, err = probe(ctx, root, v.Chosen, meshes, podnet.Fence); err != nil {
 			v.NoFence = err.Error()
 		}

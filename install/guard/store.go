@@ -24,8 +24,8 @@ type store struct{ dir string }
 // maxBaseline limits the bytes of a baseline's file. A stamp and a digest take less.
 const maxBaseline = 4 << 10
 
-// maxMode contains the permissions that the directory may have at most. Other users must not write
-// there, because the files decide about repairs.
+// maxMode limits the directory's permissions. Other users must not write there, because the files decide
+// about repairs.
 const maxMode = 0o755
 
 // sandboxID is the form of the sandbox ids that runtimes use. The ids are names of the files.

@@ -63,7 +63,7 @@ type entryState struct {
 }
 
 // entryStates contains an entry's fields by the connection's stage. The statuses make nat ignore the
-// connection, because nat translates neither an entry with SEEN_REPLY nor a confirmed one.
+// connection, because nat begins no translation for an entry with SEEN_REPLY or for a confirmed one.
 var entryStates = map[Stage]entryState{
 	Requested: {1, confirmed, 120},
 	Answered:  {2, confirmed | seenReply, 60},
