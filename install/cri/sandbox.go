@@ -32,7 +32,7 @@ type Sandbox struct {
 
 // OCIRuntime is the program that runs a sandbox's containers.
 type OCIRuntime struct {
-	Handler string // the handler in the pod's runtime class
+	Handler string // the handler in the pod's runtime class; CRI-O 1.36 does not report it
 	Type    string // containerd's type of the shim
 	Program string // the program that the shim's options name, or ""
 }

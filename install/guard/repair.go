@@ -105,10 +105,10 @@ const (
 // repairs, updates nor evicts pods.
 func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
 
-// runs asks the runtime whether a pod still runs. CRI-O calls DEL after all containers of a pod have
-// exited, but reports the sandbox as ready until DEL returns. So a pod with a known baseline counts as
-// ended once all its containers have exited. A pod without a baseline was never seen captured, and counts
-// as running until its sandbox ends.
+// runs asks the runtime whether a pod still runs. The kubelet stops a sandbox after all containers of the
+// pod have exited, and CRI-O still reports the sandbox as ready while DEL runs. So a pod with a known
+// baseline counts as ended once all its containers have exited. A pod without a baseline was never seen
+// captured, and counts as running until its sandbox ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
 	if fault := e.runtimeFault(); fault != nil {
 		return false, fault
