@@ -2,8 +2,8 @@
 
 // Package kube sends all requests of the agent to the API server. It also contains the agent's work on
 // single objects: the node's Lease, the startup taint, the condition CaptureReady, and evictions that
-// the guard requests. Its client knows only a few kinds, because a clientset of all kinds would need
-// more memory than the whole agent.
+// the guard requests. Its client knows only a few kinds, because a clientset of all kinds would need more
+// memory.
 package kube
 
 import (
@@ -36,7 +36,7 @@ func do(ctx context.Context, request *rest.Request) rest.Result {
 	return request.Do(ctx)
 }
 
-// Client sends requests to the API server with the agent's own rights.
+// Client sends requests to the API server, except in RejectsToken with the agent's own rights.
 type Client struct {
 	rest    rest.Interface // limited to a few requests per second
 	reads   rest.Interface // for single pods, which an ADD may wait for; not limited, because the callers limit their requests
@@ -88,7 +88,7 @@ func (c *Client) CreateEvent(ctx context.Context, event *corev1.Event) error {
 	return nil
 }
 
-// RecountEvent replaces count, time and message of a posted Event. Errors: those of the API server,
+// RecountEvent replaces count, last time and message of a posted Event. Errors: those of the API server,
 // such as "not found" for an Event that has expired.
 func (c *Client) RecountEvent(ctx context.Context, event *corev1.Event) error {
 	patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})

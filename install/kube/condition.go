@@ -64,7 +64,7 @@ func (w *ConditionWriter) Run(ctx context.Context) {
 // fault changes the condition only after the time grace.
 func (w *ConditionWriter) check(ctx context.Context, now time.Time) error {
 	if w.written.Type == "" {
-		// The answer to an empty patch contains the Node, so the agent needs no permission to get Nodes,
+		// The answer to an empty patch contains the Node, so the condition needs no permission to get Nodes,
 		// which RBAC can't limit to the agent's own Node.
 		node, err := w.patch(ctx, map[string]any{})
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 // Pace of evictions on one node.
 const (
 	evictPause  = 10 * time.Second // after an eviction
-	readPause   = time.Second      // after reading a pod without evicting it
+	readPause   = time.Second      // after an attempt that evicted no pod
 	retryAfter  = time.Minute      // until the next attempt to evict the same pod
 	maxAge      = 10 * time.Second // of a request; older requests are dropped
 	queueLength = 256
@@ -137,7 +137,7 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	switch {
 	case err == nil:
 		e.results.WithLabelValues(done).Inc()
-		log.Info("evicted the pod, which lacked its rules")
+		log.Info("evicted the pod, whose rules were missing or changed")
 		return evictPause
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod has ended
 	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
@@ -151,17 +151,17 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 }
 
 // denial returns the reason for which this agent may not evict a pod, or "". The agent must check this
-// itself, because the API server permits it to evict other nodes' pods, too, and any process that
-// reaches the agent's socket can send a request.
+// itself, because the API server permits it to evict other nodes' pods, too, and any process with the
+// agent's uid can send a request.
 func (e *Evictor) denial(pod *corev1.Pod, uid string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case uid == "" || string(pod.UID) != uid:
-		return fmt.Sprintf("the API server has another pod of that name, with UID %q", pod.UID)
+		return fmt.Sprintf("the request is for UID %q, but the pod of that name has UID %q", uid, pod.UID)
 	case pod.Spec.NodeName != e.node:
 		return fmt.Sprintf("it is on node %q, and this is node %q", pod.Spec.NodeName, e.node)
 	case !capture.Meshed(pod.Annotations, e.meshes):
-		return "it is not in a mesh: it has no annotation of one"
+		return "it has no annotation of one of the meshes in netconf.meshes"
 	case owner == nil || owner.Kind == "Node":
 		return "it has no controller that would replace it"
 	}

@@ -177,7 +177,7 @@ func pod(name string) capture.PodRef {
 // twice, and none that stays keeps another waiting.
 func TestEvictorAnswers(t *testing.T) {
 	t.Parallel()
-	const next = `level=INFO msg="evicted the pod, which lacked its rules" pod=shop/next`
+	const next = `level=INFO msg="evicted the pod, whose rules were missing or changed" pod=shop/next`
 	for code, want := range map[int]struct {
 		results map[string]float64
 		logged  string // before the next pod

@@ -24,7 +24,7 @@ func TestDenied(t *testing.T) {
 	for reason, change := range map[string]func(*corev1.Pod){
 		`it is on node "node-2"`:              func(p *corev1.Pod) { p.Spec.NodeName = "node-2" },
 		`it is on node ""`:                    func(p *corev1.Pod) { p.Spec.NodeName = "" },
-		"another pod of that name":            func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
+		"the pod of that name has UID":        func(p *corev1.Pod) { p.UID = "uid-of-its-successor" },
 		"no annotation of one":                func(p *corev1.Pod) { p.Annotations = map[string]string{"sidecar.istio.io/inject": "true"} },
 		"no controller":                       func(p *corev1.Pod) { p.OwnerReferences = nil },
 		"no controller that would replace it": func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" },

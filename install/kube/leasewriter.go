@@ -168,7 +168,7 @@ func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.T
 		}}
 	}
 	// The Lease is valid for two heartbeats and a minute. If it expires, the agent has ended or can't
-	// reach the API server.
+	// write the Lease.
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)
 	lease.Spec = coordination.LeaseSpec{HolderIdentity: &w.settings.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	return lease

@@ -50,8 +50,8 @@ func (c *Client) WatchNodePods(ctx context.Context, node string, store PodStore)
 	<-ctx.Done()
 }
 
-// podWatch provides the reflector's list, watch and store. The reflector calls all methods in one
-// goroutine.
+// podWatch provides the reflector's list, watch and store. The reflector does not call two methods at
+// the same time.
 type podWatch struct {
 	PodStore
 	client   rest.Interface
@@ -150,8 +150,9 @@ const (
 )
 
 // list implements cache.ListWithContextFunc. It first requests all pods at once, which the API server
-// returns from memory. If this response is too large, list requests pages, which the API server reads
-// from etcd. It omits pods beyond the limits. The agent reads such a pod only when it is requested.
+// usually returns from memory. If this response is too large, list requests pages, which an API server
+// before 1.34 reads from etcd. It omits pods beyond the limits. The agent reads such a pod only when it
+// is requested.
 func (w *podWatch) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, listTimeout)
 	defer cancel()

@@ -30,7 +30,8 @@ type PodStore interface {
 
 	// WatchStarted is called when the API server has accepted a watch.
 	WatchStarted()
-	// WatchFailed is called with the error of each list or watch that failed or had to omit pods.
+	// WatchFailed is called with the error of a list that failed or had to omit pods, or of a watch that
+	// the API server did not accept.
 	WatchFailed(err error)
 }
 
@@ -52,8 +53,9 @@ func (c *Client) Evict(ctx context.Context, ref capture.PodRef) error {
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}
 	request := c.rest.Post().Namespace(ref.Namespace).Resource("pods").Name(ref.Name).SubResource("eviction")
-	// Without MaxRetries(0), the client would retry while a PodDisruptionBudget protects the pod, and
-	// delay the eviction of the next pod.
+	// Without MaxRetries(0), the client would retry while the API server still processes a
+	// PodDisruptionBudget, because the answer then has a Retry-After, and delay the eviction of the next
+	// pod.
 	if err := do(ctx, request.MaxRetries(0).Body(eviction)).Error(); err != nil {
 		return fmt.Errorf("evicting pod %s: %w", ref, err)
 	}

@@ -56,7 +56,8 @@ func (a *answers) answer(ctx context.Context, request lookup.Request) []byte {
 }
 
 // pong answers a request that names no pod. The answer contains a fault if the agent has not read its
-// node's pods yet. With request.Injected, the answer also contains the UIDs of the injected pods.
+// node's pods yet. With request.Injected, the answer also contains the UIDs that podCache.injected
+// returns.
 func (a *answers) pong(request lookup.Request) []byte {
 	answer := lookup.Answer{Version: capture.PodVersion}
 	if err := a.cache.unready(); err != nil {
@@ -72,7 +73,7 @@ func (a *answers) pong(request lookup.Request) []byte {
 	return document
 }
 
-// read reads a pod from the API server. Requests for the same UID share one read. Requests without a
+// read reads a pod from the API server. Simultaneous requests for the same UID share one read. Requests without a
 // UID share none, because a read that began before the request could return an earlier pod of that
 // name. read does not add the pod to the cache, because only the watch shows when a pod is gone.
 func (a *answers) read(ctx context.Context, pod capture.PodRef) (*entry, error) {

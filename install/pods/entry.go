@@ -32,7 +32,7 @@ type entry struct {
 	size             int // of the document before compression; 0 if it is not compressed
 }
 
-// GetObjectKind implements runtime.Object, because a list of Kubernetes' client contains entries.
+// GetObjectKind implements runtime.Object, because entries replace the pods in the client's lists.
 func (*entry) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object. It needs no copy, because entries do not change.

@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/lookup"
 )
 
-// notOfNode is the error for a request for another node's pod that does not contain the pod's UID.
+// notOfNode is the error for a request that names another node's pod without the pod's UID.
 type notOfNode struct {
 	pod  capture.PodRef
 	node string

@@ -160,12 +160,12 @@ const (
 )
 
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
-	defer func() { _ = conn.Close() }() // the answer has already been sent
+	defer func() { _ = conn.Close() }() // a failed close loses nothing
 	ctx, cancel := context.WithTimeout(ctx, connectionTimeout)
 	defer cancel()
 	if uid, err := lookup.PeerUID(conn); err != nil || uid != os.Geteuid() {
 		s.metrics.refused.WithLabelValues(reasonPeer).Inc()
-		s.log.Debug("refusing a connection of another user", "uid", uid, "error", err)
+		s.log.Debug("refusing a connection that is not known to be of the agent's own user", "uid", uid, "error", err)
 		return
 	}
 	if err := s.answer(ctx, conn); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // Limits of a record's fields, in addition to the limits that the sender observes.
 const (
-	maxStamp = 128 // a rule's comment in the kernel has at most 127 bytes
+	maxStamp = 128 // a rule's comment has at most 127 bytes
 	maxStage = time.Hour
 )
 
@@ -70,15 +70,15 @@ func fault(r record.Record) error {
 	case len(r.Stamp) > maxStamp:
 		return fmt.Errorf("a stamp of %d bytes: expected at most %d", len(r.Stamp), maxStamp)
 	case len(r.Message) > record.MaxMessage+len(record.Ellipsis):
-		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), record.MaxMessage)
+		return fmt.Errorf("a message of %d bytes: expected at most %d", len(r.Message), record.MaxMessage+len(record.Ellipsis))
 	case len(r.Warnings) > record.MaxWarnings || len(r.Notes) > record.MaxWarnings:
 		return fmt.Errorf("%d warnings and %d notes: expected at most %d of each", len(r.Warnings), len(r.Notes), record.MaxWarnings)
-	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // for other years, time.UnixNano is negative or undefined
+	case !r.Time.IsZero() && (r.Time.Year() < 1970 || r.Time.Year() >= 2262): // for other years, time.UnixNano can be negative or undefined
 		return fmt.Errorf("time %s: expected a year from 1970 to 2261", r.Time.Format(time.DateOnly))
 	}
 	for _, warning := range slices.Concat(r.Warnings, r.Notes) {
 		if len(warning) > record.MaxWarning+len(record.Ellipsis) {
-			return fmt.Errorf("a warning or note of %d bytes: expected at most %d", len(warning), record.MaxWarning)
+			return fmt.Errorf("a warning or note of %d bytes: expected at most %d", len(warning), record.MaxWarning+len(record.Ellipsis))
 		}
 	}
 	for stage, seconds := range r.Stages {

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// key returns the key in the name of a record's file, which is the text after the first dash, and
-// whether the file is completely written.
+// key returns the key in the name of a record's file, which is the text between the first dash and the
+// suffix, and whether the file is completely written.
 func key(f record.File) (key string, ok bool) {
 	_, rest, _ := strings.Cut(f.Name, "-") // empty without a dash
 	return strings.CutSuffix(rest, record.Finished)

@@ -24,8 +24,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// Events posts Events about pods, in the pods' namespaces, and summaries of dropped Events about the
-// node.
+// Events posts Events about pods, in the pods' namespaces, and Events about the node, which summarize
+// dropped Events.
 type Events struct {
 	api     *kube.Client
 	node    string
@@ -189,7 +189,7 @@ func (e *Events) Serve(ctx context.Context) {
 	}
 }
 
-// Flush posts the queued Events until ctx ends, and a summary if one is due.
+// Flush posts the queued Events, unless ctx ends before, and a summary if one is due.
 func (e *Events) Flush(ctx context.Context) {
 	for len(e.queue) > 0 && e.limit.Wait(ctx) == nil {
 		_ = e.post(ctx, <-e.queue)

@@ -52,7 +52,7 @@ func KeepRecord(dir string, r record.Record, spooled bool) (err error) {
 }
 
 // filesOf returns the files with records of a pod, the oldest first. There can be several, for example
-// if two agents ran at the same time.
+// after a failed removal.
 func filesOf(d *record.Dir, uid string) []record.File {
 	return slices.DeleteFunc(d.Files(), func(f record.File) bool {
 		key, ok := key(f)

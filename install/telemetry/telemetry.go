@@ -32,7 +32,7 @@ import (
 type Settings struct {
 	Socket  string // path in the agent's file system
 	Plugin  string // path of the installed plugin
-	NetConf []byte // the operator's keys in the plugin's entry
+	NetConf []byte // the operator's keys in the plugin's entry, and those that the agent adds to them
 
 	Evict func(capture.PodRef) // requests an eviction without blocking; nil if pods must not be evicted
 }
@@ -157,7 +157,7 @@ func (l *Listener) countFailed(r record.Record) {
 }
 
 // record writes the record of an ADD to the history, unless the pod is outside the mesh and the record
-// has no warnings and notes.
+// has neither warnings nor notes.
 func (l *Listener) record(r record.Record, spooled bool) {
 	if r.Verdict == record.Passed && !isExempt(r.Reason) && len(r.Warnings)+len(r.Notes) == 0 {
 		return
@@ -217,8 +217,8 @@ func seconds(stages map[record.Stage]float64) slog.Attr {
 	return slog.Group("seconds", attrs...)
 }
 
-// write logs a line about the ADD of a pod of the mesh, about an ADD with warnings, and about a repair or
-// update. It logs no findings of the guard, because the guard's own log contains them.
+// write logs a line about the ADD of a pod of the mesh, a failed ADD, an ADD with warnings, a repair, and
+// an update. It logs no findings of the guard, because the guard's own log contains them.
 func (l *Listener) write(r record.Record) {
 	switch {
 	case r.Verdict == record.Captured:

@@ -29,5 +29,5 @@ const (
 	InjectedLater = capture.Reason(report.InjectedLater)
 )
 
-// isExempt reports whether the reason is that of a pod in the mesh that is exempt from capture.
+// isExempt reports whether a pod with this reason is in the mesh but exempt from capture.
 func isExempt(r capture.Reason) bool { return strings.HasPrefix(string(r), capture.ExemptPrefix) }
