@@ -25,15 +25,15 @@ func explainCommand(o *options) *cobra.Command {
 		Use:   "explain NAMESPACE/POD",
 		Short: "Explain how a pod of this node is captured or, with --to, which rule decides about a packet",
 		Long: `Explain how a pod of this node is captured: the annotations at its creation and
-now, the rules in the kernel, their differences, and the result of its last ADD.
-Of a pod whose sandbox does not run, only the result of its last ADD is known.
+now, the rules in the kernel, how they differ from the desired rules, and the result
+of its last ADD. Of a pod whose sandbox does not run, only that result is known.
 With --to, print instead which rule decides about the first packet of a new
 connection, the packet's path through the rules, what that assumes, and what in the
 pod's network namespace makes the answer uncertain. Rules are numbered as nftables
 holds them.
 
-Needs what the guard needs, and runs in its container; in the installer's container,
-it shows only the last ADD:
+In the installer's container, the command shows only the last ADD. In the guard's
+container, it has the sockets and capabilities that it needs:
 
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node explain shop/web --to 10.1.2.3:443 --as 1000:1000`,

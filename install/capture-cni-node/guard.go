@@ -60,8 +60,8 @@ the API server: it asks the agent for pods.`,
 	return command
 }
 
-// declareUpdate declares the flag --update. Commands that explain pods also have this flag, because
-// they run in the guard's container, which has the flag's environment variable.
+// declareUpdate declares the flag --update. Commands that examine pods also have this flag, so that they
+// judge as the guard does. In the guard's container, the flag's environment variable sets it.
 func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
 	*update = guard.UpdateNever
 	flags.Var(update, "update", "what the guard writes into outdated pods while they run: never (nothing), rules (current rules), "+

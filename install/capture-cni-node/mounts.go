@@ -47,7 +47,7 @@ func (o *options) agentMounts() []string {
 	return mounts
 }
 
-// guardMounts returns the directories that the guard's container mounts, and shares with the agent, the
+// guardMounts returns directories that the guard's container mounts, and shares with the agent, the
 // plugin and the runtime.
 func (o *options) guardMounts() []string {
 	return append(o.socketDirectories(), filepath.Dir(o.GuardSocket()),

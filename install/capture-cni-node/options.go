@@ -79,7 +79,8 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the agent; empty: the service account of its pod")
 }
 
-// prepare validates the flags, and reads the files that they name. It opens no connection.
+// prepare validates the flags, and reads the file of --netconf and the backend's verdict. It opens no
+// connection.
 func (o *options) prepare() (err error) {
 	var faults []error
 	switch o.Mode {

@@ -54,8 +54,8 @@ func (f *packetFlags) asked(flags *pflag.FlagSet) (bool, error) {
 	return false, nil
 }
 
-// packet returns the packet that the flags describe. Its interface can be empty. The error names every
-// wrong flag.
+// packet returns the packet that the flags describe. Its interface can be empty. The error names the
+// wrong flags.
 func (f *packetFlags) packet() (trace.Packet, error) {
 	p := trace.Packet{Inbound: f.in, Protocol: capture.TCP, Interface: f.by, Mark: f.mark}
 	if f.udp {

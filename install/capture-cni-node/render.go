@@ -70,7 +70,7 @@ path through the rules, and what that assumes:
 	flags := command.Flags()
 	flags.StringVar(&manifest, "pod", "", "file with one injected pod or template, - for stdin; empty: print the entry")
 	flags.StringSliceVar(&addresses, "address", []string{"192.0.2.1"}, "the pod's IP addresses")
-	packet.declare(flags, "lo to an address of the pod, otherwise eth0")
+	packet.declare(flags, "lo for a packet that stays in the pod, otherwise eth0")
 	return command
 }
 
@@ -149,7 +149,7 @@ func (o *options) traceText(pod *corev1.Pod, addresses []string, flags packetFla
 		packet.Interface = usualInterface(decision.Rules, packet, own)
 	}
 	path := trace.Of(decision.Rules, packet)
-	path.NFTables = true // render prints the rules of nftables
+	path.NFTables = true // the chains have the names that render prints for nft
 	text.WriteString(path.Text("no other program changes or drops the packet"))
 	return text.String(), nil
 }

@@ -72,7 +72,7 @@ func copyMetrics(in io.Reader, out io.Writer) error {
 		err = errors.Join(err, fmt.Errorf("cut after %d bytes", maxMetrics))
 	}
 	if leftOut > 0 {
-		err = errors.Join(err, fmt.Errorf("%d lines of unknown metrics are left out", leftOut))
+		err = errors.Join(err, fmt.Errorf("%d lines that are no samples of known metrics are left out", leftOut))
 	}
 	return err
 }

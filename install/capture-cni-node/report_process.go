@@ -33,7 +33,7 @@ func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	}
 }
 
-// flagsOf returns the flags that were set, with their values. Of a URL with a password, it returns only the
+// flagsOf returns the flags that were set, with their values. Of a URL with a user, it returns only the
 // scheme and the host. No other flag contains a secret.
 func flagsOf(flags *pflag.FlagSet) string {
 	var words []string

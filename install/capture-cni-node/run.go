@@ -52,7 +52,7 @@ is ready from then on, and keeps running. An agent that ends removes nothing.`,
 		"write the condition CaptureReady of the Node; "+
 			"needs --node-name, POD_NAMESPACE, POD_NAME, and the permission to patch the status of Nodes")
 	flags.BoolVar(&a.postsEvents, "events", true,
-		"post Events on pods with errors or warnings; needs the permission to create and patch Events")
+		"post Events about pods; needs the permission to get pods, and to create and patch Events")
 	flags.BoolVar(&a.evicts, "evict", false,
 		"evict pods on request of a guard with --policy evict; needs --node-name and the permission to get pods and create evictions")
 	flags.BoolVar(&a.publishes, "lease", true,

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Limits of the HTTP servers. They are necessary because every process on the node can connect, and
-// every pod if --listen is an address of the node.
+// Limits of the HTTP servers. They are necessary because every process in the node's network can
+// connect, and every pod if --listen is an address of the node.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second // to read a request, or to write the answer

@@ -28,9 +28,9 @@ func validateCommand() *cobra.Command {
 before the proxy starts. It needs no capability and no server, and waits for the
 rules.
 
-outbound runs with any uid and gid but the proxy's. It proves that connections to
+outbound runs with any uid and gid except the proxy's. It proves that connections to
 other hosts are redirected to the proxy's outbound port. It connects with a TTL of
-1 to addresses that no host has: the first router drops an uncaptured connection.
+1 to addresses that no host has, so the first router drops an uncaptured connection.
 
 inbound runs with the proxy's uid. It proves that the pod's connections to its own
 service are redirected to the proxy's inbound port. Connections from other hosts

@@ -15,7 +15,7 @@ import (
 const ExplanationForm = 1
 
 // Limits of an answer. They are necessary because a pod with NET_ADMIN can cause long answers, and
-// because kubectl reads only MaxExplanation bytes.
+// because kubectl capture-cni reads only MaxExplanation bytes.
 const (
 	MaxExplanation = 1 << 20
 	MaxValue       = 1 << 10 // bytes of an annotation's value
@@ -32,7 +32,7 @@ type Explanation struct {
 	Sandbox   string `json:"sandbox"` // the sandbox's id
 
 	Examined  bool   `json:"examined"`            // if false, only the record of the pod's last ADD is known
-	NetNS     string `json:"netNS,omitempty"`     // path; empty if the pod uses the node's network or the runtime's own
+	NetNS     string `json:"netNS,omitempty"`     // path; empty if unknown, or if the pod uses the node's network or the runtime's own
 	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh; then no field below is set
 
 	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide about capture

@@ -76,7 +76,7 @@ last ADD     not known: unreadable
 		t.Errorf("read as %v\n%s", err, read.Text())
 	}
 	pod.NotMeshed, pod.NetNS, pod.Add, pod.AddUnknown = "it was not injected", "", nil, ""
-	if want := "namespace    that of the node, or of the pod's runtime\nin the mesh  no: it was not injected\n"; !strings.HasSuffix(pod.Text(), want) {
+	if want := "namespace    that of the node or of the pod's runtime, or unknown\nin the mesh  no: it was not injected\n"; !strings.HasSuffix(pod.Text(), want) {
 		t.Errorf("outside the mesh:\n%s", pod.Text())
 	}
 	pod.Examined, pod.NotMeshed = false, ""

@@ -62,8 +62,8 @@ func (f Finding) Coded() string { return f.Code.Mark(f.String()) }
 // Mark returns the text unchanged.
 func (c Code) Mark(text string) string { return strings.TrimSuffix(text+" ["+string(c)+"]", " []") }
 
-// CutCode separates a text from the code at its end. If the text has no code, as in some releases,
-// CutCode returns the code otherwise.
+// CutCode separates a text from the code at its end. If the text has no known code, as in some releases,
+// CutCode returns the argument otherwise and the whole text.
 func CutCode(text string, otherwise Code) (Code, string) {
 	at := max(strings.LastIndex(text, " ["), 0)
 	if code := Code(strings.Trim(text[at:], " []")); code.Advice() != "" {

@@ -17,9 +17,10 @@ const (
 	// DropIn writes the entry to a file of its own in the directory for drop-ins of the primary
 	// conflist.
 	DropIn Mode = "dropin"
-	// Insert writes the entry to the conflist that the runtime loads.
+	// Insert writes the entry to each conflist that the runtime may load.
 	Insert Mode = "insert"
-	// Owned writes a conflist that copies the primary one, and whose name sorts before those of known installers.
+	// Owned writes a copy of the primary conflist with the entry. The copy's name sorts before those of
+	// known installers.
 	Owned Mode = "owned"
 	// Multus writes a configuration to which a network attachment refers.
 	Multus Mode = "multus"

@@ -75,9 +75,9 @@ func (p Pods) Lacks(uid string) bool {
 // accepts 256 KiB of annotations.
 const MaxNodeState = 32 << 10
 
-// Encode returns the state as JSON of at most MaxNodeState bytes. Encode cuts long
-// texts, omits findings, notes and pods beyond their limits, and omits further pods from the end if the
-// state is still too large.
+// Encode returns the state as JSON of at most MaxNodeState bytes. Encode cuts long texts, omits
+// findings, notes and pods beyond their limits, and omits further pods from the end if the state is
+// still too large.
 func (s NodeState) Encode() string {
 	d := newNodeDocument(s)
 	d.limit()
@@ -112,8 +112,8 @@ func (p *Pods) shrink(encoded func() []byte) []byte {
 	}
 }
 
-// encodeState encodes a NodeState or Pods. It never panics, because every value of these types can be
-// encoded.
+// encodeState encodes a nodeDocument, Pods or a text. It never panics, because every value of these
+// types can be encoded.
 func encodeState(value any) []byte {
 	document, err := json.Marshal(value)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // PodStates returns the states of pods that the guard reports, in the order of the documents. They are
-// label values of metrics, reasons of records and parts of Leases, so they never change.
+// label values of metrics and parts of Leases, and most are reasons of records, so they never change.
 func PodStates() []Code {
 	return []Code{Captured, Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater, Unknown, Exempt}
 }

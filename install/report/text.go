@@ -40,7 +40,7 @@ func (p Explanation) Text() string {
 
 func (p Explanation) writeState(f *facts) {
 	f.add("sandbox", "%s", p.Sandbox)
-	f.add("namespace", "%s", cmp.Or(p.NetNS, "that of the node, or of the pod's runtime"))
+	f.add("namespace", "%s", cmp.Or(p.NetNS, "that of the node or of the pod's runtime, or unknown"))
 	if p.NotMeshed != "" {
 		f.add("in the mesh", "no: %s", p.NotMeshed)
 		return

@@ -15,10 +15,10 @@ type Trace struct {
 
 	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh
 
-	NotCaptured string `json:"notCaptured,omitempty"` // why the pod is in the mesh but not captured
+	NotCaptured string `json:"notCaptured,omitempty"` // why the pod of the mesh is not captured
 
 	Doubts      []string    `json:"doubts,omitempty"`      // why other rules may decide
-	Path        *trace.Path `json:"path,omitempty"`        // through the pod's own rules; nil if these are unknown
+	Path        *trace.Path `json:"path,omitempty"`        // through the pod's own rules; nil if it has none, or they are unknown
 	Assumptions []string    `json:"assumptions,omitempty"` // assumptions of this trace, in addition to those of every path
 }
 
