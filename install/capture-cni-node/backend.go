@@ -30,8 +30,8 @@ meshes in --netconf, in a temporary network namespace. With "backend": "auto" in
 except to restore a lost one.
 
 Needs the capabilities SYS_ADMIN and NET_ADMIN. To test iptables, it executes the
-programs below --root, which needs NET_RAW, SYS_CHROOT and, if a module is not
-loaded yet, SYS_MODULE. It fails if the test has no clear result.`,
+programs below --root, which needs NET_RAW, SYS_CHROOT unless --root is /, and, if a
+module is not loaded yet, SYS_MODULE. It fails if the test has no clear result.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return o.testBackend(command.Context()) },
 	}

@@ -30,9 +30,10 @@ func runCommand(o *options) *cobra.Command {
 		Short: "Bring the node into the desired state and keep it there",
 		Long: `Bring the node into the desired state and keep it there.
 
-With --state present, the agent keeps the plugin, its credentials and its entry
-installed. With --state absent, it cleans the node once no captured pod runs there,
-is ready from then on, and keeps running. An agent that ends removes nothing.`,
+With --state present, the agent keeps the plugin, its entry and, unless
+--token-on-node is false, its credentials installed. With --state absent, it cleans
+the node once no captured pod runs there, is ready from then on, and keeps running.
+An agent that ends removes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if a.state != "present" && a.state != "absent" {
