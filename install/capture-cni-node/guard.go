@@ -54,7 +54,7 @@ the API server: it asks the agent for pods.`,
 		},
 	}
 	command.Flags().StringVar(&policy, "policy", string(guard.InPlace),
-		"what to do with a pod that is not in the desired state: inPlace, report or evict")
+		"what to do with an uncaptured or drifted pod: inPlace, report or evict")
 	declareUpdate(command.Flags(), &update)
 	command.Flags().StringVar(&address, "listen", "127.0.0.1:15016", "address of /healthz and /metrics")
 	command.Flags().DurationVar(&round, "round", 30*time.Second, "interval of the checks of each pod")

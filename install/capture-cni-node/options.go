@@ -69,7 +69,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the plugin's service account")
 	flags.StringVar(&c.ServiceAccount, "service-account", "capture-cni", "the plugin's service account; needs the permission to get pods")
 	flags.StringVar(&c.Node, "node-name", os.Getenv("NODE_NAME"),
-		"the agent's Node, to which tokens are bound, so that deleting the Node revokes them; empty: unknown")
+		"the agent's Node, to which tokens are bound since Kubernetes 1.31, so that deleting the Node revokes them; empty: unknown")
 	flags.BoolVar(&c.OnNode, "token-on-node", true,
 		"install credentials for the API server, with which the plugin reads pods while the agent does not answer; "+
 			"false: remove them, which needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID")

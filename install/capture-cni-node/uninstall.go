@@ -30,6 +30,6 @@ would install everything again.`,
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's programs; only safe once no pod is left that started with them")
-	command.Flags().BoolVar(&force, "force", false, "remove everything also while an agent runs on the node; the agent installs it again")
+	command.Flags().BoolVar(&force, "force", false, "clean the node also while an agent runs there; the agent installs everything again")
 	return command
 }
