@@ -62,7 +62,7 @@ var clusterCodes = []Meaning{
 	{InjectorUnreadable, "The injector's ConfigMap is damaged.", "", "check pilot.cni.enabled by hand"},
 	{IstioInit, "istiod injects istio-init, so its pods are exempt.", "", "install capture-cni, then set pilot.cni.enabled=true"},
 	{
-		NoInjector, "The check found no injector.", "istiod is not installed, or its ConfigMap or webhook is unreadable.",
+		NoInjector, "The check found no injector.", "istiod is not installed, or its configuration is unreadable.",
 		"install a mesh, such as istiod with pilot.cni.enabled=true",
 	},
 	{ProvidersDiffer, "Revisions of istiod inject for different providers.", "", "set pilot.cni.provider alike in all revisions"},

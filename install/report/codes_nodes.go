@@ -114,7 +114,7 @@ var nodeCodes = []Meaning{
 	{NetDirWrong, "The runtime reads lists from another directory.", "", "set --net-dir as the message says"},
 	{BinDirWrong, "The runtime executes plugins from another directory.", "", "set --bin-dir as the message says"},
 	{ManyLists, "containerd would load two lists.", "", "set max_conf_num to 1, or use another mode"},
-	{DirectoryMissing, "A directory to which the agent writes does not exist.", "", "mount the directory, or set the right path"},
+	{DirectoryMissing, "A needed directory does not exist.", "", "mount the directory, or set the right path"},
 	{
 		WriteDenied, "AppArmor or SELinux denies the agent a directory.", "",
 		"allow the access, or run unconfined agents (appArmorProfile, seLinuxOptions)",
