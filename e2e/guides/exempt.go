@@ -64,7 +64,6 @@ var exempt = []exemption{
 	{"guides/taint.md", "kubelet --register-with-taints=", taints},
 	{"guides/taint.md", "cluster-autoscaler --startup-taint=", "no cluster autoscaler"},
 	{"guides/taint.md", "helm -n capture-cni upgrade capture-cni deploy/chart --reset-then-reuse-values --set taint.remove=true", taints},
-	{"guides/taint.md", "kubectl describe node NODE", taints},
 	{"guides/taint.md", "kubectl -n default get events --field-selector reason=CaptureNotReady", taints},
 	{"guides/taint.md", "kubectl taint node NODE capture-cni.io/not-ready-", taints},
 
