@@ -99,7 +99,7 @@ func meshKeys(m *Mesh) []Key {
 		},
 		{
 			Name: "tunnelPort", Type: "port", Default: "15008", set: into(&m.TunnelPort, port),
-			Meaning: "the proxy's HBONE port, never captured",
+			Meaning: "the proxy's HBONE port, never captured inbound",
 		},
 		{
 			Name: "dnsPort", Type: "port", Default: "15053", set: into(&m.DNSPort, port),
