@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// licence matches the names of files that contain a licence or a notice.
+// licence matches the names of files that contain a licence, a notice or a grant of patents.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-][a-z0-9.-]+)?$`)
 
 // allLicences returns the licence texts and notices of this project, of Go, and of all modules in

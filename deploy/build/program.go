@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build builds the programs of images and releases. Equal sources produce equal bytes.
+// Package build builds the programs of images and releases. Equal sources of one commit produce equal
+// bytes.
 package build
 
 import (

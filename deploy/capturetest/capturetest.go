@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capturetest tests capture on a cluster. It creates two pods of the agents' image and a Service,
-// connects one pod to the other, and removes the objects that it created.
+// Package capturetest tests capture on a cluster. For each mode and pair of nodes, it creates two pods
+// and a Service, connects one pod to the other, and removes the objects that it created.
 package capturetest
 
 import (
@@ -92,20 +92,21 @@ type Test struct {
 	Fleet     *fleet.Fleet
 	Explain   func(ctx context.Context, namespace, pod string) (*fleet.Explanation, error)
 	Archive   func(ctx context.Context, nodes []string) (path string, err error) // packs a support archive
-	Namespace string                                                             // an existing namespace; if empty, each mode creates one
-	Nodes     []string                                                           // or "all"; if empty, one of each kind, and at least two
+	Namespace string                                                             // an existing one; if empty, each mode and pair creates one
+	Nodes     []string                                                           // or "all"; if empty, those of oneOfEachKind
 	Image     string                                                             // if empty, the agents' image
 	Modes     []Mode
-	Timeout   time.Duration // for the start of one pod
+	Timeout   time.Duration // for one pod: until the server runs, or the client has ended
 	Poll      time.Duration // between two reads of one object
 	Progress  func(format string, args ...any)
 }
 
-// cleanupTimeout limits the removal of the objects that the test of one mode created.
+// cleanupTimeout limits the removal of the objects that the test of one mode created, and of those that
+// earlier tests left.
 const cleanupTimeout = 2 * time.Minute
 
-// longest returns the longest duration of the test of one mode, which waits for the server and then for
-// the client.
+// longest returns the time that the test of one mode may wait for the server, then for the client, and
+// then for the removal of its objects.
 func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
 
 // Run tests each mode between pairs of nodes. It removes the objects that it created, even after an
@@ -124,7 +125,7 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := cmp.Or(t.Image, installer.Image) // the nodes have this image, so another namespace needs no pull Secret
+	image := cmp.Or(t.Image, installer.Image) // the nodes have the agents' image, so the pods rarely need a pull Secret
 	report := &Report{Image: image, Notes: notesOn(nodes)}
 	for _, node := range nodes {
 		report.Nodes = append(report.Nodes, node.Name)

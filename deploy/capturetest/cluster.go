@@ -40,7 +40,7 @@ func kindOf(o object) string {
 }
 
 // requestTimeout limits the creation of one object. Ctrl-C does not interrupt a creation, because the
-// test must know whether the object exists to remove it.
+// test must know whether it has to remove the object.
 const requestTimeout = 10 * time.Second
 
 // create creates an object, and returns it as the API server admitted it. At the end of the mode, the
@@ -158,7 +158,7 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 		settings, _, err = input.NetConf() // the agents already report unknown keys
 	}
 	if err == nil && !slices.Contains(settings.Capture.Meshes, form.name) {
-		err = fmt.Errorf("netconf.meshes has no %s, and the pods of this test are of its form", form.name)
+		err = fmt.Errorf("netconf.meshes has no %s, and the test's pods are in that mesh", form.name)
 	}
 	if err != nil {
 		return settings, fmt.Errorf("reading the agents' variable %s: %w", fleet.NetConfVariable, err)
@@ -170,9 +170,9 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 // of the test's objects.
 const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
 
-// isRefused reports whether the API server refused a request, because of a missing permission, a quota
-// or an admission rule, so that the object does not exist. After other errors, such as a timeout of
-// etcd, the request may have succeeded.
+// isRefused reports whether the API server refused a request, for example because of a missing
+// permission, a quota or an admission rule, so that the request changed nothing. After other errors,
+// such as a timeout of etcd, the request may have succeeded.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) {

@@ -4,7 +4,7 @@ package capturetest
 
 import "github.com/capture-cni/capture-cni/config"
 
-// mesh describes the pods that a mesh's injector creates. One mesh is enough for the test, because the
+// mesh describes pods as a mesh's injector changes them. One mesh is enough for the test, because the
 // rules of all meshes use the same backends.
 type mesh struct {
 	name         config.MeshName

@@ -21,7 +21,7 @@ import (
 // Labels and the annotation of the objects that a test creates.
 const (
 	selector        = "app.kubernetes.io/name=capture-cni,app.kubernetes.io/component=test"
-	untilAnnotation = "test.capture-cni.io/until" // time when the test has certainly ended
+	untilAnnotation = "test.capture-cni.io/until" // time from which another test removes the object
 )
 
 func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
@@ -33,11 +33,12 @@ func testMeta(namespace, name string, until time.Time) metav1.ObjectMeta {
 	}
 }
 
-// nameForm is the form of the names that a test chooses. An object is removed only if its name has
-// this form, because a label does not prove that a test created it.
+// nameForm is the form of the names of a test's namespaces and, in an existing namespace, of its pods
+// and Services. removeLeftovers removes an object only if its name has this form, because a label does
+// not prove that a test created the object.
 var nameForm = regexp.MustCompile(`^capture-cni-test-[a-z2-7]{6}-(redirect|tproxy)(-(client|server))?$`)
 
-// newID returns the random part of the names of one test's objects.
+// newID returns the random part of the names of the objects for one pair of nodes.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
 // newNamespace returns the namespace for a mode, in which Istio's injector changes no pods. Its Pod
@@ -52,8 +53,8 @@ func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	return namespace
 }
 
-// removeLeftovers removes the objects of earlier tests that were killed. It returns notes about the
-// removed objects, and about objects that may belong to a test that still runs.
+// removeLeftovers removes the objects of earlier tests that were killed. It returns a note about each
+// object with the labels of a test, whether removed or not.
 func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -83,7 +84,8 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	return notes
 }
 
-// leftovers returns all objects with the labels of a test.
+// leftovers returns the namespaces with the labels of a test or, if the test has an existing namespace,
+// the pods and Services with these labels in it.
 func (t *Test) leftovers(ctx context.Context) (found []object, err error) {
 	lists := []runtime.Object{&corev1.NamespaceList{}}
 	if t.Namespace != "" {

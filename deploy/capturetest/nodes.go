@@ -46,7 +46,7 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 	return oneOfEachKind(nodes), nil
 }
 
-// oneOfEachKind returns the first node of each kind, but at least two nodes if the cluster has two.
+// oneOfEachKind returns the first node of each kind, but at least two nodes if there are two.
 func oneOfEachKind(nodes []fleet.Node) (chosen []fleet.Node) {
 	kinds := map[string]bool{}
 	for _, node := range nodes {

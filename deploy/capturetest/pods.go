@@ -25,7 +25,7 @@ type ports struct {
 	directInbound  uint16 // excluded from capture by the server's annotations
 }
 
-// choosePorts returns ports that the operator's configuration captures in all pods.
+// choosePorts returns ports that the operator's configuration does not exclude from capture.
 func choosePorts(mesh config.Mesh) ports {
 	var free []uint16
 	for port := uint16(8080); len(free) < 3; port++ {
@@ -149,7 +149,7 @@ func (r *run) service() *corev1.Service {
 const servicePort = 80
 
 // name returns the full name of an object. In an existing namespace, the name is unique, because it
-// contains the test's id.
+// contains the id of the pair of nodes.
 func (r *run) name(short string) string {
 	if r.Namespace == "" {
 		return short
@@ -157,8 +157,9 @@ func (r *run) name(short string) string {
 	return strings.Join([]string{"capture-cni-test", r.id, strings.ToLower(string(r.mode)), short}, "-")
 }
 
-// changed returns "" if the admitted pod has our annotation and the number of our containers. Otherwise
-// a mesh's injector or a policy has changed the pod, and changed describes the pod's containers.
+// changed returns "" if the admitted pod has our annotation, as many containers as our pod, and no init
+// containers. Otherwise a mesh's injector or a policy has changed the pod, and changed describes the
+// admitted pod's containers.
 func changed(ours, admitted *corev1.Pod) string {
 	if admitted.Annotations[form.mark] == form.marked &&
 		len(admitted.Spec.Containers) == len(ours.Spec.Containers) && len(admitted.Spec.InitContainers) == 0 {

@@ -14,9 +14,9 @@ import (
 type podState struct {
 	running     bool                             // all containers run, and the pod's addresses are known
 	application *corev1.ContainerStateTerminated // how the application ended, or nil
-	ended       string                           // the container that has ended, and its last message
+	ended       string                           // the first container that has ended, with its status and last line
 	waiting     string                           // why the runtime can't start a container of a pod that has its network
-	progress    string                           // what the pod waits for, in a few words
+	progress    string                           // how far the start of the pod is, in a few words
 }
 
 func stateOf(pod *corev1.Pod) podState {

@@ -119,7 +119,7 @@ func (r *run) refusal(err error) error {
 }
 
 // start creates a pod, and waits until done returns true for the pod's state. It returns an obstacle if
-// the pod is refused or changed by admission, fails, or does not start in time.
+// the API server refuses the pod, admission changes it, it fails, or done does not return true in time.
 func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bool) (*corev1.Pod, error) {
 	r.Progress("%s: starting pod %s on node %s", r.step, pod.Name, pod.Spec.NodeName)
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -171,7 +171,7 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 	}
 }
 
-// notStarted returns an obstacle that says why a pod did not start in time.
+// notStarted returns an obstacle that says why a pod did not reach its state in time.
 func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
 	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
 	if waiting := stateOf(pod).waiting; waiting != "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// verify compares the observations with the checks, and adds the result of each check to the report.
+// verify compares the observations with the checks, and adds the result of each check to the report. It
+// also adds a note that explains each pod whose capture has a problem.
 func (r *run) verify(ctx context.Context, checks []check, observations []report.TestObservation) {
 	observed := map[netip.AddrPort]report.TestObservation{}
 	for _, o := range observations {

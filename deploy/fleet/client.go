@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet reads the state of all nodes and of the pods in the mesh, from Nodes, pods, and the
-// agents' DaemonSets and Leases. It needs only the verbs get, list and watch, except for explanations,
-// traces, traffic and reports, which also execute commands in agents' pods.
+// Package fleet reads the state of all nodes and of the pods in the mesh, from Nodes, pods, Events, and
+// the agents' DaemonSets and Leases. It needs only the verbs get, list and watch, except for
+// explanations, traces, traffic and reports, which also execute commands in agents' pods.
 package fleet
 
 import (
@@ -95,7 +95,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// pageSize is the largest number of objects that one response of the API server contains.
+// pageSize is the number of objects to which each request for a list limits the response.
 const pageSize = 500
 
 // Each calls visit with each object that the options select. The type of list determines the kind of the

@@ -14,9 +14,9 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
-// conclude sets state, cause and next step of the explanation. It prefers the guard's finding to its own
-// conclusions from the pod. pod is nil if the pod does not exist any more. meshes are the meshes whose
-// pods are captured, and guarded says whether the node has a guard.
+// conclude sets state, cause and next step of the explanation. For a pod in a captured mesh that has a
+// network, it prefers the guard's finding to its own conclusions from the pod. pod is nil if no such pod
+// exists. meshes are the meshes whose pods are captured, and guarded says whether the node has a guard.
 func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events podEvents, guarded bool) {
 	var answer report.Explanation // the answer of the node's agent
 	if e.Evidence.Agent != nil {

@@ -114,7 +114,7 @@ func (r release) replaces(a *Agent) appsv1.DaemonSetUpdateStrategyType {
 }
 
 // leaves returns the name of an agent's DaemonSet if the DaemonSet no longer selects the agent's node,
-// because the controller then deletes the agent's pod. Otherwise it returns "".
+// so that the controller deletes the agent's pod. Otherwise it returns "".
 func (r release) leaves(a *Agent, node *corev1.Node) string {
 	if a == nil || node == nil || r.daemonSets[a.owner] == nil {
 		return ""
@@ -126,7 +126,8 @@ func (r release) leaves(a *Agent, node *corev1.Node) string {
 	return set.Name
 }
 
-// selects returns the name of the first DaemonSet that places an agent on a node, or "".
+// selects returns the name of the DaemonSet that places an agent on a node, or "". Of several
+// DaemonSets, it returns the first in the order of their names.
 func (r release) selects(node *corev1.Node) (name string) {
 	for _, set := range r.daemonSets {
 		if places(set.Spec.Template.Spec, node) && (name == "" || set.Name < name) {

@@ -13,7 +13,8 @@ import (
 )
 
 // Evidence contains the facts from which an explanation is concluded, by their source. A field is nil if
-// its source has no facts or could not be read. In the second case, Missing contains the reason.
+// its source was not needed, has no facts, or could not be read. In the last case, Missing contains the
+// reason.
 type Evidence struct {
 	Events  []EventEvidence `json:"events,omitempty"` // the last Events about the pod
 	Pod     *PodEvidence    `json:"pod,omitempty"`

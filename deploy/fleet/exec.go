@@ -26,7 +26,8 @@ import (
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
 // output executes a command of the agent's program, and returns its stdout. If the command writes more
-// than most bytes, output ends the command, and returns the first most bytes and an error.
+// bytes than the limit most, output closes the connection, and returns the bytes up to the limit and an
+// error.
 func (e Exec) output(ctx context.Context, agent Agent, container string, timeout time.Duration, most int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -92,11 +93,11 @@ func (c *Client) Exec(ctx context.Context, agent Agent, container string, comman
 	return nil
 }
 
-// maxStderr limits the bytes of a command's stderr that are read.
+// maxStderr limits the bytes of a command's stderr that are kept.
 const maxStderr = 64 << 10
 
 // commandFailed is the error of a command that ran in the agent's pod and failed. Its text is the
-// command's stderr.
+// command's stderr or, if that is empty, the exit status.
 type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }

@@ -64,8 +64,9 @@ type Explainer struct {
 	Version   string // version of this program
 }
 
-// Explain explains one pod. It reads the pod and its Events. Unless the pod is outside the mesh, Explain
-// also reads the Lease of its node, and executes the command explain in the agent's pod on this node.
+// Explain explains one pod. It reads the pod and its Events. Unless the pod is outside the mesh or its
+// node is unknown, Explain also reads the Node and its Lease, and executes the command explain in the
+// agent's pod on this node.
 func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explanation, error) {
 	e := &Explanation{Pod: namespace + "/" + name}
 	pod, err := read(ctx, x.Client, "pod", namespace, name, &corev1.Pod{}) // nil if the pod does not exist

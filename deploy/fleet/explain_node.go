@@ -20,7 +20,7 @@ import (
 
 // podEvents contains the facts in the Events about a pod.
 type podEvents struct {
-	node    string // node of the agent or kubelet that posted the last Event
+	node    string // node of the agent or kubelet that posted the last Event that names one
 	failed  string // message of the last failed ADD
 	sandbox string // the kubelet's last message about the sandbox
 }

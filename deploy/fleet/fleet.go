@@ -17,7 +17,7 @@ type Fleet struct {
 	Namespace  string      `json:"namespace"`  // namespace of the agents
 	DaemonSets []DaemonSet `json:"daemonSets"` // sorted by name
 	Nodes      []Node      `json:"nodes"`      // sorted by name
-	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired or have istio-init, the worst first
+	Pods       []Pod       `json:"pods"`       // pods of the mesh that are not captured as desired or have istio-init; see CompareStates
 
 	States map[report.Code]int            `json:"states"` // number of pods by state, as the guards and the API server report them
 	Exempt map[capture.ExemptionCause]int `json:"exempt"` // number of exempt pods by cause
@@ -44,7 +44,7 @@ type Node struct {
 	agent    *Agent          // nil if the node has no agent
 	pods     *report.Pods    // as the node's guard reports them, or nil
 
-	podVersion int // as the node's agent reports it
+	podVersion int // the agent's capture.PodVersion; 0 if unknown
 }
 
 // MarshalJSON returns the node with the reasons for its state, their codes, and the next step.
@@ -78,7 +78,7 @@ const (
 	Waiting    NodeState = "waiting"    // will reach the desired state without the operator's help
 	Faulty     NodeState = "faulty"     // the node has a fault
 	Stale      NodeState = "stale"      // the agent has stopped reporting
-	Unreported NodeState = "unreported" // the agent has never reported
+	Unreported NodeState = "unreported" // the agent has no Lease
 	Outdated   NodeState = "outdated"   // the agent has an older specification, and stays until its pod is deleted
 	NoAgent    NodeState = "no agent"   // the node has no agent, but should have one, had one, or runs pods of the mesh
 )

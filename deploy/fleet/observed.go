@@ -118,7 +118,7 @@ func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 // isGone reports whether a node is known not to exist any more.
 func (o *observed) isGone(node string) bool { return o.nodesKnown() && o.nodes[node] == nil }
 
-// nodesKnown reports whether the Nodes could be read, because each cluster has at least one.
+// nodesKnown reports whether the Nodes could be read. Each cluster has at least one Node.
 func (o *observed) nodesKnown() bool { return len(o.nodes) > 0 }
 
 // addMeshed adds a pod to the fleet if the pod is not captured as desired, or has an init container
@@ -164,7 +164,7 @@ func (f *Fleet) addPod(found Pod) {
 	f.Pods = append(f.Pods, found)
 }
 
-// notes returns remarks about several nodes or pods of the fleet.
+// notes returns remarks about the fleet. Equal remarks about several nodes become one.
 func (f *Fleet) notes(o *observed) (notes []string) {
 	unguarded, pods, omitted := 0, 0, 0
 	said, removed, earlier := map[string][]string{}, []string(nil), []string(nil)

@@ -25,9 +25,9 @@ type fault struct {
 type phase int
 
 const (
-	starting phase = iota // the runtime is creating the containers
+	starting phase = iota // the runtime is creating the containers, or init containers run
 	stopped               // the pod is not scheduled, or a container does not run
-	unready               // all containers run
+	unready               // no container waits, and none has failed
 )
 
 // in reports whether f is not nil and is in this phase.

@@ -15,7 +15,7 @@ import (
 )
 
 // seenPod contains the facts about a pod that this package uses. agent is set if the pod looks like an
-// agent's. Most pods are neither agents nor in a mesh.
+// agent's. For most pods, agent and mesh are nil.
 type seenPod struct {
 	metav1.ObjectMeta // namespace, name and UID
 	node              string

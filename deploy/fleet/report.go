@@ -39,8 +39,8 @@ const (
 )
 
 // Write writes the archive to out. The archive's missing.txt lists the parts that can't be read. Write
-// returns an error if nothing can be reported, a named node is unknown, a necessary permission is
-// missing, ctx ends, or writing to out fails.
+// returns an error if the fleet can't be read, nothing can be reported, a named node is unknown, a
+// necessary permission is missing, ctx ends, or writing to out fails.
 func (r Reporter) Write(ctx context.Context, out io.Writer, now time.Time) error {
 	f, err := Read(ctx, r.Client, r.Namespace)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r Reporter) choose(f *Fleet) (chosen []Node, err error) {
 }
 
 // ofNode returns the reports of all containers of a node's agent. If a container does not answer, its
-// report becomes a missing part. ofNode returns an error only if the API server refuses a request.
+// report becomes a missing part. ofNode returns an error only if the API server forbids a request.
 func (r Reporter) ofNode(ctx context.Context, node Node) (parts []report.BundlePart, err error) {
 	directory := "nodes/" + node.Name + "/"
 	if node.agent == nil {

@@ -15,17 +15,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// firstLook is the interval at which Watch checks whether all informers have read their lists. Later,
-// Watch concludes the state again settleTime after a change, or after refreshTime without a change,
-// because a Lease becomes too old without any event.
+// firstLook is the interval at which Watch checks whether each informer has read its list or has failed.
+// Later, Watch waits for a change, but at most refreshTime, because a Lease becomes too old without any
+// event. Then it waits settleTime, and concludes the state again.
 const (
 	firstLook   = 100 * time.Millisecond
 	settleTime  = time.Second
 	refreshTime = 10 * time.Second
 )
 
-// Watch calls see with the state of the fleet, and again after changes, until see returns true or ctx
-// ends. If the state can't be read, Watch passes the error to see, and tries again. Errors: that of ctx.
+// Watch calls see with the state of the fleet, and again after a change or refreshTime, until see
+// returns true or ctx ends. If the state can't be read, Watch passes the error to see, and tries again.
+// Errors: that of ctx.
 func Watch(ctx context.Context, client *Client, namespace string, see func(f *Fleet, err error) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -63,8 +63,8 @@ func image(ctx context.Context, version string, platform *v1.Platform, programs 
 	return mutate.ConfigFile(image, config)
 }
 
-// labels returns the labels of the OCI image specification, with values from a program's build
-// information. https://specs.opencontainers.org/image-spec/annotations/
+// labels returns the labels of the OCI image specification: the licence, and values from a program's
+// build information. https://specs.opencontainers.org/image-spec/annotations/
 func labels(info *debug.BuildInfo) map[string]string {
 	const prefix = "org.opencontainers.image."
 	version, _, _ := strings.Cut(config.Version(info), " (") // the commit has its own label

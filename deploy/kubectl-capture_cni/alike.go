@@ -57,7 +57,7 @@ func causeClass(cause string, names ...string) string {
 	return varying.ReplaceAllString(cause, "*")
 }
 
-// group contains elements with the same finding, and is not empty.
+// group contains elements that share a row or a next step, and is not empty.
 type group[T any] []T
 
 func (g group[T]) more() string {
@@ -67,12 +67,13 @@ func (g group[T]) more() string {
 	return fmt.Sprintf(" and %d more", len(g)-1)
 }
 
-// maxAlike is the largest number of elements with the same finding that get a row each. More elements
-// share one row.
+// maxAlike is the largest number of elements with the same key that get a row each. More elements share
+// one row.
 const maxAlike = 3
 
-// groups joins the elements with the same finding into one group if there are more than maxAlike of
-// them. The group has the place of its first element. Each other element is a group of its own.
+// groups joins the elements with the same key, which of returns, into one group if there are more than
+// maxAlike of them. The group has the place of its first element. Each other element is a group of its
+// own.
 func groups[T any, K comparable](all []T, of func(T) K) (joined []group[T]) {
 	count, place := map[K]int{}, map[K]int{}
 	for _, one := range all {

@@ -71,6 +71,6 @@ func writeJUnit(out io.Writer, r *capturetest.Report) {
 }
 
 func (s junitSuite) write(out io.Writer) {
-	document, _ := xml.MarshalIndent(s, "", "  ") // fails for no value of these types
+	document, _ := xml.MarshalIndent(s, "", "  ") // can't fail for these types
 	fmt.Fprintf(out, "%s%s\n", xml.Header, document)
 }

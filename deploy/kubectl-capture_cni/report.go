@@ -23,11 +23,11 @@ func reportCommand(o *options) *cobra.Command {
 		Use:   "report",
 		Short: "Pack an archive of the cluster for a support case",
 		Long: `Pack an archive of the cluster for a support case: the state of the fleet, and what
-the agents of some nodes report of themselves. Those are the nodes that need
-attention, nine at most, and one that does not.
+the agents of some nodes report of themselves. Without --nodes, those are the nodes
+that need attention, nine at most, and one that does not.
 
 It executes "capture-cni-node report" in the agents' pods, which changes nothing. The
-archive contains known fields only: names of nodes and pods, states, and the
+archive contains known fields only, such as names of nodes and pods, states, and the
 annotations that decide about capture; no file of a node, no Secret and no log.`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) error {
@@ -40,11 +40,11 @@ annotations that decide about capture; no file of a node, no Secret and no log.`
 		}),
 	}
 	command.Flags().StringVar(&path, "file", "", "file to write, which must not exist; empty: capture-cni-TIME.tar.gz")
-	command.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes to report; can be repeated")
+	command.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes to report; can be repeated; empty: nodes that need attention, and one other")
 	return command
 }
 
-// packReport writes an archive about the named nodes or, without names, about those that need attention
+// packReport writes an archive about the named nodes or, without names, about nodes that need attention
 // and one other, and returns the archive's path. If path is empty, it chooses a name that contains the
 // time.
 func (o *options) packReport(ctx context.Context, client *fleet.Client, path string, nodes []string, progress io.Writer) (string, error) {

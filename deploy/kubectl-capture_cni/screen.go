@@ -97,7 +97,7 @@ func writeProgress(out io.Writer, format string, args ...any) {
 
 // escape replaces characters of a document that could control a terminal by escape sequences, because
 // JSON permits some of these characters in strings. form says whether the document is JSON or will
-// become YAML, which lacks some of JSON's escape sequences.
+// become YAML, which does not combine two \u sequences into one character as JSON does.
 func escape(document []byte, form string) (escaped []byte) {
 	for _, r := range string(document) {
 		if unicode.IsPrint(r) || r == '\n' {

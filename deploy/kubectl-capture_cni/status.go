@@ -23,8 +23,9 @@ func statusCommand(o *options) *cobra.Command {
 		Long: `Show the state of all nodes and of the pods in the mesh: what needs attention, and
 the next step for each. With -o wide, all nodes.
 
-It reads the agents' DaemonSets and Leases, Nodes, pods and, if some do not start, Events
-by get and list, with --wait also by watch, and nothing on the nodes.`,
+It lists the agents' DaemonSets and Leases, Nodes, pods and, if some pods do not start,
+Events. With --wait, it also watches these objects, except Events. It reads nothing on
+the nodes.`,
 		Args: cobra.NoArgs,
 		RunE: o.run(func(command *cobra.Command, client *fleet.Client, _ []string) (err error) {
 			var f *fleet.Fleet

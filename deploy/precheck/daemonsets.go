@@ -68,8 +68,8 @@ func repository(image string) string {
 	return parts[last-1] + "/" + parts[last]
 }
 
-// running returns the DaemonSets that run a program and have pods. A DaemonSet without pods may have
-// been refused by the cluster.
+// running returns the DaemonSets that run a program and have pods. The cluster may refuse the pods of a
+// DaemonSet, which then runs nothing.
 func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
 	for _, set := range c.DaemonSets {
 		if set.Status.CurrentNumberScheduled > 0 && programOf(set) == program {

@@ -24,7 +24,7 @@ type Installed struct {
 	Release   string // of Helm; "" for a manifest
 	Version   string
 	Pinned    []string          // images that the chart did not choose, which may not work with another chart
-	Values    map[string]string // current values of the keys that this package chooses
+	Values    map[string]string // current values of mode and netconf.backend, if known
 }
 
 // readInstalled reads an existing installation, in any namespace, into Installed.
@@ -51,9 +51,9 @@ func (c *Cluster) readInstalled(ctx context.Context, client *fleet.Client) {
 	}
 }
 
-// findInstallation returns the namespace of an existing installation, or "". It looks for the
-// ClusterRoleBinding that every release has. Only a cluster administrator can create a
-// ClusterRoleBinding, but anyone can label a DaemonSet, so labels would prove nothing.
+// findInstallation returns the namespace of an existing installation, or "". It looks for two
+// ClusterRoleBindings, at least one of which every installation has. Only a cluster administrator can
+// create a ClusterRoleBinding, but anyone can label a DaemonSet, so labels would prove nothing.
 func (c *Cluster) findInstallation(ctx context.Context, client *fleet.Client) (namespace string) {
 	for _, account := range []string{"capture-cni", "capture-cni-node"} { // an uninstallation leaves the first one
 		binding := get(ctx, c, client, "", "clusterrolebindings", account, &rbacv1.ClusterRoleBinding{})
@@ -83,9 +83,9 @@ func (i *Installed) read(installer corev1.Container) {
 	}
 }
 
-// checkInstalled adds findings about an existing installation: it may be in another namespace, of
-// another version, or have a pinned image. It keeps in Values only those that are known to differ from
-// the current ones.
+// checkInstalled adds findings about an existing installation: its version, a namespace other than the
+// given one, pinned images, and values that would change. checkInstalled then removes all other values
+// from Values.
 func (r *Report) checkInstalled(c *Cluster) {
 	installed := c.Installed
 	if installed == nil {

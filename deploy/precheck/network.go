@@ -72,8 +72,8 @@ func (r *Report) checkCalico(c *Cluster) {
 	}
 }
 
-// checkNamespace adds a finding about the namespace's Pod Security level, which must admit the agents,
-// because these mount directories of the node, and the commands that set the level.
+// checkNamespace adds a finding about the namespace's Pod Security level, and the commands that create
+// and label the namespace. The level must admit the agents, which mount directories of the node.
 func (r *Report) checkNamespace(c *Cluster) {
 	label := report.Command("kubectl", "label", "namespace", r.namespace, "--overwrite", podSecurity+"=privileged")
 	next, commands := label, []string{label}

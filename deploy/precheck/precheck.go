@@ -15,7 +15,7 @@ type Report struct {
 	Results  report.Findings   `json:"results"`
 	Values   map[string]string `json:"values"`          // values of the chart that the checks have chosen
 	Guide    string            `json:"guide,omitempty"` // the guide to follow instead of Commands
-	Commands []string          `json:"commands"`        // commands that install or upgrade with these values; empty while that is not safe
+	Commands []string          `json:"commands"`        // commands that install or upgrade; none with a Guide, a problem or an unknown part
 
 	namespace string
 }
@@ -39,7 +39,8 @@ func (r *Report) join(subject string, found report.Finding) {
 	r.Results = append(r.Results, found)
 }
 
-// Check returns the obstacles to an installation in a namespace, and the commands that install.
+// Check returns the results of all checks for an installation in a namespace, and the commands or the
+// guide for it.
 func Check(c *Cluster, namespace string) *Report {
 	r := &Report{Values: map[string]string{}, namespace: namespace}
 	r.checkVersion(c.Version)
