@@ -99,8 +99,8 @@ var policyMutants = []mutant{
 	{
 		name: "pod-without-our-network-is-admitted",
 		file: "deploy/chart/templates/admission/settings.yaml",
-		from: "\"capture-cni.underMultus\")) \"true\" }}\n  # Multus reads JSON",
-		to:   "\"capture-cni.underMultus\")) \"none\" }}\n  # Multus reads JSON",
+		from: "\"capture-cni.underMultus\")) \"true\" }}\n  # Multus reads the annotation as JSON",
+		to:   "\"capture-cni.underMultus\")) \"none\" }}\n  # Multus reads the annotation as JSON",
 		by:   by(unit, "deploy", "TestNetworksAnnotation"),
 	},
 	{

@@ -17,7 +17,8 @@ metadata:
     {{- with .Values.daemonSetLabels }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   selector:
-    # Can't change. It also matches the pods of pools, which the controller leaves alone: another DaemonSet owns them.
+    # A selector can't change. Without a pool's label, it also matches the pods of pools, which the controller ignores, because
+    # other DaemonSets own them.
     matchLabels: {{- include "capture-cni.selector" . | nindent 6 }}
       {{- with .pool.name }}
       capture-cni.io/pool: {{ . }}
@@ -26,7 +27,8 @@ spec:
     type: {{ .Values.updateStrategy.type }}
     {{- if eq .Values.updateStrategy.type "RollingUpdate" }}
     rollingUpdate:
-      # No surge: two agents can't use one port of the node. While state is absent, a node that can't be cleaned yet must not block the others.
+      # No surge, because two agents can't use the same port of a node. With state absent, a node that can't be cleaned yet must not
+      # block the other nodes.
       maxUnavailable: {{ ternary "100%" .Values.maxUnavailable $absent }}
       maxSurge: 0
     {{- end }}
@@ -45,9 +47,9 @@ spec:
     spec:
       serviceAccountName: capture-cni-node
       automountServiceAccountToken: false
-      # For a pod with hostNetwork no network plugin is called, so the plugin can't block the agent that installs it.
+      # The runtime calls no network plugin for a pod with hostNetwork, so the plugin can't block the agent that installs it.
       hostNetwork: true
-      # The node's own resolver: the cluster's may not be up yet.
+      # The node's own resolver, because the cluster's may not be up yet.
       dnsPolicy: Default
       enableServiceLinks: false
       # The agent removes nothing from the node when it ends.
@@ -170,7 +172,7 @@ spec:
             - name: run-dir
               mountPath: /host{{ .Values.paths.runDir }}
             {{- if $canary }}
-            # The agent calls the plugin as the runtime does: socket and credentials have the node's own paths.
+            # The agent calls the plugin as the runtime does, so socket and credentials need the node's own paths.
             - name: state-dir
               mountPath: {{ .Values.paths.stateDir }}
               readOnly: true
@@ -187,7 +189,7 @@ spec:
         {{- include "capture-cni.guard" . | nindent 8 }}
         {{- end }}
       volumes:
-        # The agent's service account token, as the kubelet would mount it: for the agent's container alone.
+        # The agent's service account token, as the kubelet would mount it, but only for the agent's container.
         - name: api-access
           projected:
             defaultMode: 0400
@@ -224,22 +226,22 @@ spec:
           hostPath:
             path: {{ .Values.paths.stateDir }}
             type: DirectoryOrCreate
-        # The agent's sockets, for requests of pods and for records of ADDs. With token.onNode, also the credentials while the
-        # disk of the state directory is full.
+        # The agent's sockets and records. With token.onNode, also the plugin's credentials while the disk of the state directory
+        # is full or read-only.
         - name: run-dir
           hostPath:
             path: {{ .Values.paths.runDir }}
             type: DirectoryOrCreate
         {{- range $i, $socket := $node.criSockets }}
-        # The directory of a CRI socket: a runtime that restarts creates a new socket. Where a node has another runtime, the kubelet
-        # creates the directory, and it stays empty. Mode auto decides once a runtime answers.
+        # The directory of a CRI socket, because a runtime that restarts creates a new socket. If the node's runtime has another
+        # socket, the kubelet creates this directory, which stays empty. Mode auto waits until a runtime answers at a socket.
         - name: cri-socket-{{ $i }}
           hostPath:
             path: {{ dir $socket }}
             type: DirectoryOrCreate
         {{- end }}
         {{- if eq (include "capture-cni.tested" .) "true" }}
-        # What the test of the backend showed since the node booted.
+        # The result of the backend's test since the node booted.
         - name: backend
           hostPath:
             path: {{ .Values.paths.runDir }}/backend
@@ -252,7 +254,8 @@ spec:
         {{- end }}
         {{- end }}
         {{- if eq (include "capture-cni.guarded" .) "true" }}
-        # The only parts of that directory that the guard mounts: the sockets, and the last ADD of each pod.
+        # The guard mounts only these parts of the sockets' directory, which can contain credentials: the sockets, and the last ADD
+        # of each pod.
         - name: sockets
           hostPath:
             path: {{ $node.socketDir }}/sockets
@@ -261,7 +264,7 @@ spec:
           hostPath:
             path: {{ $node.socketDir }}/adds
             type: DirectoryOrCreate
-        # The baselines of the pods: they survive a restart of the guard; a reboot deletes them.
+        # The guard's baselines and states of the pods, which survive a restart of the guard, but not a reboot.
         - name: guard-dir
           hostPath:
             path: {{ .Values.paths.runDir }}/guard

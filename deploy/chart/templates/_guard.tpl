@@ -1,6 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Whether there is a guard: it needs a runtime and an agent's socket to ask, pods to look after, and nftables: there are no programs of the node to read rules with. */ -}}
+{{- /* Whether there is a guard. It needs a CRI socket, the agent's socket, the state present, and the backend nftables or auto, because its container has no iptables. */ -}}
 {{- define "capture-cni.guarded" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
 {{- and .Values.guard.enabled (not (empty $node.criSockets)) (not (empty $node.socketDir)) (ne .Values.state "absent") (has (.Values.netconf.backend | default "nftables") (list "nftables" "auto")) -}}
@@ -57,8 +57,8 @@
       # SYS_ADMIN enters the pods' network namespaces, NET_ADMIN reads and writes rules there.
       add: [SYS_ADMIN, NET_ADMIN]
   volumeMounts:
-    # The agent's sockets: one for requests of pods, one for records of findings. Never their parent directory, which can
-    # hold the plugin's credentials: the guard has no access to the API server.
+    # The agent's sockets, for requests of pods and for records, without their parent directory, which can contain the plugin's
+    # credentials. The guard must have no access to the API server.
     - name: sockets
       mountPath: {{ $node.socketDir }}/sockets
       readOnly: true
@@ -70,12 +70,12 @@
     - name: lock
       mountPath: /run/capture-cni/lock
     {{- if eq (.Values.netconf.backend | default "") "auto" }}
-    # The backend that the node's kernel chose.
+    # The result of the backend's test, which chose the backend.
     - name: backend
       mountPath: {{ .Values.paths.runDir }}/backend
       readOnly: true
     {{- end }}
-    # The baseline of each pod: what ADD or a repair left there. Survives a restart of the guard.
+    # The stamp and digest of the rules that ADD or the guard wrote in each pod, and the states of the pods.
     - name: guard-dir
       mountPath: {{ .Values.paths.runDir }}/guard
     {{- range $i, $socket := $node.criSockets }}

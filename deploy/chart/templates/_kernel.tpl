@@ -13,7 +13,7 @@
 {{- and (eq (include "capture-cni.tested" .) "true") (ne (.Values.netconf.backend | default "nftables") "nftables") -}}
 {{- end -}}
 
-{{- /* The capabilities with which it does. */ -}}
+{{- /* The additional capabilities with which the test executes the node's iptables. */ -}}
 {{- define "capture-cni.programCapabilities" -}}
 {{- list "NET_RAW" "SYS_CHROOT" "SYS_MODULE" | toJson -}}
 {{- end -}}
@@ -29,7 +29,7 @@
     {{- include "capture-cni.env" (merge (deepCopy .Values.env) (include "capture-cni.flags" . | fromYaml)) | trim | nindent 4 }}
     - name: CAPTURE_CNI_ROOT
       value: /host
-  # Its last words are the reason in the pod's status.
+  # The end of its log becomes the message in the pod's status.
   terminationMessagePolicy: FallbackToLogsOnError
   resources: {{- toYaml .Values.resources | nindent 4 }}
   securityContext:
@@ -40,7 +40,7 @@
     runAsGroup: 0
     capabilities:
       drop: [ALL]
-      # SYS_ADMIN makes the namespace, NET_ADMIN writes rules there; the others execute the node's iptables.
+      # SYS_ADMIN is for creating the namespace, NET_ADMIN for writing rules there, and any others for executing the node's iptables.
       add: {{ concat (list "SYS_ADMIN" "NET_ADMIN") (ternary (include "capture-cni.programCapabilities" . | fromJsonArray) list $programs) | toJson }}
   volumeMounts:
     {{- if $programs }}

@@ -11,14 +11,14 @@ app.kubernetes.io/component: node
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{- /* Of objects that the plugin needs on nodes that were not cleaned. */ -}}
+{{- /* Annotations of objects that an uninstall keeps, because the plugin needs them on nodes that were not cleaned. */ -}}
 {{- define "capture-cni.kept" -}}
 helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-options: Prune=false,Delete=false
 {{- end }}
 
-{{- /* The image. A tag that is a version must be of the chart's minor version: agents know only the flags and commands of their own release's
-chart. A major of three digits is a date's. */ -}}
+{{- /* The image. A tag that is a version must be of the chart's minor version, because agents know only the flags and commands of their own
+release's chart. A tag whose first number has three or more digits, such as a date, is not taken for a version. */ -}}
 {{- define "capture-cni.image" -}}
 {{- $image := .Values.image -}}
 {{- if regexMatch "^v?[0-9]{1,2}\\.[0-9]+\\.[0-9]+" $image.tag -}}

@@ -1,6 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* What holds for a node: the operator's word, else the platform's. */ -}}
+{{- /* The settings of a node: the operator's values and, for those that are empty, the platform's. */ -}}
 {{- define "capture-cni.node" -}}
 {{- $platform := get (.Files.Get "platforms.yaml" | fromYaml) .Values.platform -}}
 {{- $mode := .Values.mode | default $platform.mode -}}
@@ -10,7 +10,7 @@
 {{- else if eq $mode "multus-chain" -}}
 {{- $netDir = "/run/multus/cni/net.d/vendor-cni-chain" -}}
 {{- end -}}
-{{- /* The directory of the line that makes the entry anew at boot; empty without one. */ -}}
+{{- /* The directory for the file that recreates the entry at boot; empty if there is none. */ -}}
 {{- $tmpfilesDir := "" -}}
 {{- if and (eq $mode "multus-chain") (ne .Values.paths.tmpfilesDir "none") -}}
 {{- $tmpfilesDir = .Values.paths.tmpfilesDir -}}
@@ -19,7 +19,7 @@
 {{- if eq .Values.paths.criSocket "none" -}}
 {{- $criSockets = list -}}
 {{- end -}}
-{{- /* The directory of the agent's socket; empty without one. */ -}}
+{{- /* The directory of the agent's socket; empty if there is none. */ -}}
 {{- $socketDir := .Values.paths.runDir -}}
 {{- if hasKey .Values.netconf "agentSocket" -}}
 {{- $socketDir = .Values.netconf.agentSocket | empty | ternary "" (dir .Values.netconf.agentSocket) -}}
@@ -41,13 +41,13 @@
   | toJson -}}
 {{- end }}
 
-{{- /* The keys of the plugin's entry: the operator's, else the platform's. */ -}}
+{{- /* The keys of the plugin's entry: the operator's, and the platform's that the operator does not set. */ -}}
 {{- define "capture-cni.netconf" -}}
 {{- $platform := get (.Files.Get "platforms.yaml" | fromYaml) .Values.platform -}}
 {{- merge (deepCopy .Values.netconf) ($platform.netconf | default dict) | toJson -}}
 {{- end }}
 
-{{- /* Whether Multus calls the plugin for network attachments. Their definition is the cluster's, with one backend for all nodes. */ -}}
+{{- /* Whether Multus calls the plugin for network attachments. The cluster has one definition of the attachment, with one backend for all nodes. */ -}}
 {{- define "capture-cni.underMultus" -}}
 {{- $is := eq (include "capture-cni.node" . | fromJson).mode "multus" -}}
 {{- $backend := .Values.netconf.backend | default "" -}}
@@ -57,13 +57,13 @@
 {{- $is -}}
 {{- end }}
 
-{{- /* The namespaces that are never captured: the operator's, else the agent's default. */ -}}
+{{- /* The namespaces that are never captured: the operator's or, if these are not set, the agent's default. */ -}}
 {{- define "capture-cni.excludedNamespaces" -}}
 {{- $default := eq (include "capture-cni.node" . | fromJson).mode "multus-chain" | ternary (list "openshift-*" "kube-*") list -}}
 {{- hasKey .Values.netconf "excludeNamespaces" | ternary (.Values.netconf.excludeNamespaces | default list) $default | toJson -}}
 {{- end }}
 
-{{- /* Where probes reach who listens at an address: "" is the pod's, and so the node's, own one. */ -}}
+{{- /* The host of probes for a listen address. It is empty for the node's own address, which is also the pod's. */ -}}
 {{- define "capture-cni.probeHost" -}}
 {{- $host := regexReplaceAll ":[0-9]+$" . "" | trimPrefix "[" | trimSuffix "]" -}}
 {{- if has $host (list "0.0.0.0" "::") -}}
@@ -73,8 +73,8 @@
 {{- end -}}
 {{- end }}
 
-{{- /* The flags that agent and guard share, as environment variables. They are part of the pod, not of a ConfigMap: a container that restarts
-has those that its pod was made with, whatever the release is by then. */ -}}
+{{- /* The flags that the agent's containers share, as environment variables. They are in the pod, not in a ConfigMap, so that a container that
+restarts has the same flags, even after an upgrade of the release. */ -}}
 {{- define "capture-cni.flags" -}}
 {{- $node := include "capture-cni.node" . | fromJson -}}
 CAPTURE_CNI_MODE: {{ $node.mode | quote }}
@@ -99,7 +99,7 @@ CAPTURE_CNI_LOG_LEVEL: {{ include "capture-cni.logLevel" . | quote }}
 CAPTURE_CNI_LOG_FORMAT: {{ ternary "json" "text" .Values.global.logAsJson }}
 {{- end }}
 
-{{- /* Istio's charts give global.logging.level scopes, too, such as "default:info,cni:debug". */ -}}
+{{- /* The log level. In Istio's charts, global.logging.level can also contain scopes, such as "default:info,cni:debug". */ -}}
 {{- define "capture-cni.logLevel" -}}
 {{- $level := .Values.logging.level | default .Values.global.logging.level -}}
 {{- if not (has $level (list "debug" "info" "warn" "error")) -}}
@@ -108,7 +108,7 @@ CAPTURE_CNI_LOG_FORMAT: {{ ternary "json" "text" .Values.global.logAsJson }}
 {{- $level -}}
 {{- end }}
 
-{{- /* Environment variables of a container: the operator's, and the flags that it does not set. */ -}}
+{{- /* Environment variables of a container, from a map. */ -}}
 {{- define "capture-cni.env" -}}
 {{- range $name, $value := . }}
 - name: {{ $name }}

@@ -1,7 +1,7 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* All pools: the nodes of none, with an empty name, then .Values.pools. A node that several select belongs to the first of them: each
-pool leaves out the selectors of those before it, and the pool without a name all. */ -}}
+{{- /* All pools: first a pool with an empty name, for the nodes that no other pool selects, and then .Values.pools. A node that several pools
+select belongs to the first of them, because each pool excludes the nodes of the pools before it. */ -}}
 {{- define "capture-cni.pools" -}}
 {{- $pools := list -}}
 {{- $names := list -}}
@@ -17,7 +17,7 @@ pool leaves out the selectors of those before it, and the pool without a name al
 {{- prepend $pools (dict "name" "" "except" $selectors) | toJson -}}
 {{- end -}}
 
-{{- /* The values of a pool: (list $ POOL). What it does not set is the release's. */ -}}
+{{- /* The values of a pool: (list $ POOL). Values that the pool does not set are the release's. */ -}}
 {{- define "capture-cni.poolValues" -}}
 {{- $root := index . 0 -}}
 {{- $pool := index . 1 -}}
@@ -51,8 +51,8 @@ pool leaves out the selectors of those before it, and the pool without a name al
 {{- $found -}}
 {{- end -}}
 
-{{- /* Where a pool's agents run: the operator's affinity, without the nodes of other pools. Terms are alternatives: each label that another
-pool selects by makes one. */ -}}
+{{- /* The affinity of a pool's agents: the operator's, without the nodes of the pools in .pool.except. Terms are alternatives, so each label in
+the selector of such a pool needs its own term, which excludes the label's value. */ -}}
 {{- define "capture-cni.affinity" -}}
 {{- $default := list (dict "key" "eks.amazonaws.com/compute-type" "operator" "NotIn" "values" (list "fargate")) (dict "key" "type" "operator" "NotIn" "values" (list "virtual-kubelet")) -}}
 {{- $affinity := .Values.affinity | default (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list (dict "matchExpressions" $default))))) -}}

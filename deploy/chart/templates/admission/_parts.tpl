@@ -13,15 +13,15 @@ spec:
     namespaceSelector: {{ toJson (.selector | default .values.admission.namespaceSelector) }}
 {{- end -}}
 
-{{- /* A kubelet shows its static pods as mirror pods. They run already, so that
-refusing one hides it and stops nothing. */ -}}
+{{- /* A kubelet creates mirror pods for its static pods. These run already, so
+refusing a mirror pod would hide the static pod, but not stop it. */ -}}
 {{- define "admission.notByNodes" -}}
 - name: not-by-nodes
   expression: "!('system:nodes' in request.userInfo.groups)"
 {{- end -}}
 
-{{- /* The containers that a request brings: all of a new pod's, or the ephemeral
-ones that are added to a running pod. dyn, as the two kinds have no common type. */ -}}
+{{- /* The containers that a request creates: all of a new pod, or the ephemeral ones
+that it adds to a running pod. dyn, because the two kinds have no common type. */ -}}
 {{- define "admission.containers" -}}
 - name: ephemeral
   expression: request.?subResource.orValue('') == 'ephemeralcontainers'
@@ -33,9 +33,9 @@ ones that are added to a running pod. dyn, as the two kinds have no common type.
     : dyn(object.spec.containers) + object.spec.?initContainers.orValue([])
 {{- end -}}
 
-{{- /* Containers that add a capability by another name than the kernel's. Runtimes
-upper-case names as Unicode does, CEL as ASCII does: of U+0131 only the former
-makes an I. So the policies know exact names and refuse all others. */ -}}
+{{- /* Containers that add a capability whose name is not in the letters A to Z and _.
+Runtimes upper-case names by Unicode's rules, by which U+0131 becomes an I, but
+CEL can only do so for ASCII. So the policies refuse all other names. */ -}}
 {{- define "admission.misnamed" -}}
 - name: misnamed
   expression: >-
@@ -50,14 +50,14 @@ makes an I. So the policies know exact names and refuse all others. */ -}}
     (dyn(object.spec.containers) + object.spec.?initContainers.orValue([])).filter(c, c.name == 'istio-proxy')
 {{- end -}}
 
-{{- /* istio-validation tries the rules with the proxy's uid, before anything else runs. */ -}}
+{{- /* The init container istio-validation tests the rules with the proxy's uid. */ -}}
 {{- define "admission.validation" -}}
 - name: validation
   expression: >-
     object.spec.?initContainers.orValue([]).filter(c, c.name == 'istio-validation' && !has(c.restartPolicy))
 {{- end -}}
 
-{{- /* Those of the named containers whose image an update changes. */ -}}
+{{- /* The names of the given containers whose image a request changes. */ -}}
 {{- define "admission.exchanged" -}}
 - name: exchanged
   expression: >-
@@ -67,9 +67,9 @@ makes an I. So the policies know exact names and refuse all others. */ -}}
       ).map(c, c.name)
 {{- end -}}
 
-{{- /* The images that may be the proxy, and a test of container c that is true where
-they are named and c has another one. After a name, only a tag and a digest may
-follow: no bare prefix decides. */ -}}
+{{- /* The images that the proxy may have, and a test that is true if this list is not
+empty and container c has another image. After a name in the list, only a tag and
+a digest may follow, so a longer repository does not match. */ -}}
 {{- define "admission.proxyImages" -}}
 - name: proxyImages
   expression: {{ toJson .proxyImages | quote }}
@@ -79,10 +79,10 @@ size(variables.proxyImages) > 0 && !variables.proxyImages.exists(name, c.image.s
   && c.image.substring(size(name)).matches('^(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$'))
 {{- end -}}
 
-{{- /* Flags, as a regular expression over arguments that are joined by line breaks.
-One that ends in = takes a value, in the same argument or in the next. A kubelet
-expands $(NAME) after admission, and pilot-agent ignores flags that it does not
-know: the next argument must not become a flag by either. */ -}}
+{{- /* Flags, as a regular expression for arguments that are joined by line breaks. A
+flag that ends in = takes a value, in the same argument or in the next. A value in
+the next argument must not begin with - and, because a kubelet expands $(NAME)
+after admission, must contain no $, except for $(POD_NAMESPACE) at its beginning. */ -}}
 {{- define "admission.flags" -}}
 {{- $valued := list -}}{{- $switches := list -}}
 {{- range . -}}
