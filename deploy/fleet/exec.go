@@ -22,7 +22,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Exec executes a command in a container of an agent's pod, and writes its output.
+// Exec executes a command in a container of an agent's pod, and writes the command's stdout to out.
 type Exec func(ctx context.Context, agent Agent, container string, command []string, out io.Writer) error
 
 // output executes a command of the agent's program, and returns its stdout. If the command writes more

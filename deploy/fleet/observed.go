@@ -100,7 +100,8 @@ func (o *observed) sortPods() (agents map[string]*Agent, meshed []*seenPod) {
 	return agents, meshed
 }
 
-// names returns the sorted names of the fleet's nodes. It omits nodes that do not exist any more.
+// names returns the sorted names of the fleet's nodes. It omits nodes that are known not to exist
+// any more.
 func (o *observed) names(agents map[string]*Agent, meshed []*seenPod) []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(o.leases)), maps.Keys(agents))
 	for _, pod := range meshed {

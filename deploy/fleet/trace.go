@@ -36,7 +36,8 @@ func (x Explainer) Trace(ctx context.Context, namespace, name string, flags []st
 }
 
 // guardOf returns the agent on a pod's node. It returns an error if the pod has no node or is in no mesh,
-// or if the node has no agent with a guard. otherwise is the next step in the error about an agent without a guard.
+// or if the node has no agent with a guard. The error about an agent without a guard ends with
+// otherwise, the next step.
 func (x Explainer) guardOf(ctx context.Context, pod *corev1.Pod, otherwise string) (*Agent, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, errors.New("it has no node yet: kubectl capture-cni explain says why")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # publish.sh DIRECTORY VERSION REGISTRY [FLAG...]: pushes the image and the chart of a
-# release (make release) to a registry, and signs both, what the programs consist of
-# (SBOM), which known vulnerabilities affect them (OpenVEX), from what they were built
-# (provenance), and the checksums. FLAGs are for each call
-# of cosign: none on GitHub, which vouches for the workflow's identity; a key elsewhere.
-# BUILDER is the URI of who built the release. PLAIN_HTTP=1 is for a registry without TLS.
+# release (make release) to a registry, and signs both. It also signs the list of modules in
+# the programs (SBOM), the statement about known vulnerabilities (OpenVEX), the origin of the
+# programs (provenance), and the checksums. Each call of cosign gets the FLAGs. On GitHub, no
+# flag is needed, because GitHub confirms the workflow's identity; elsewhere, cosign needs a
+# key. BUILDER is the URI of the builder. PLAIN_HTTP=1 is for a registry without TLS.
 set -euo pipefail
 dist=$1 version=$2 registry=$3 builder=${BUILDER:?}
 shift 3

@@ -62,7 +62,7 @@ var letterAttempts = []attempt{
 	{name: "TPROXY of a pod with own keys", policy: "capabilities", change: transparent("capture-cni.io/outbound-port"), refused: "able to change or bypass the capture rules: istio-proxy;"},
 	{name: "drop in look-alikes", policy: "capabilities", change: func(p *corev1.Pod) {
 		app(p).SecurityContext.Capabilities.Drop = []corev1.Capability{"\uff21LL"}
-	}, refused: "with NET_RAW, which runtimes grant by default and which bypasses the capture rules: app;"},
+	}, refused: "with NET_RAW, which some runtimes grant by default and which bypasses the capture rules: app;"},
 
 	{name: "long s", policy: "identity", change: add("\u017fETUID"), refused: switching},
 	{name: "dotless i", policy: "identity", change: add("SETU\u0131D"), refused: switching},
