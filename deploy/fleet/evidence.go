@@ -16,7 +16,7 @@ import (
 // its source was not needed, has no facts, or could not be read. In the last case, Missing contains the
 // reason.
 type Evidence struct {
-	Events  []EventEvidence `json:"events,omitempty"` // the last Events about the pod
+	Events  []EventEvidence `json:"events,omitempty"` // the last Events about the pod's capture or sandbox
 	Pod     *PodEvidence    `json:"pod,omitempty"`
 	Node    *NodeEvidence   `json:"node,omitempty"`
 	Agent   *AgentEvidence  `json:"agent,omitempty"`

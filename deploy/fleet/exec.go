@@ -102,8 +102,8 @@ type commandFailed string
 
 func (c commandFailed) Error() string { return string(c) }
 
-// newExecutor returns an executor that uses WebSocket or, if the API server does not accept WebSocket,
-// SPDY. If the API server forbids the request by WebSocket, the executor sets refused to this error,
+// newExecutor returns an executor that uses WebSocket or, if the API server or a proxy does not accept
+// WebSocket, SPDY. If the API server forbids the request by WebSocket, the executor sets refused to this error,
 // because SPDY's errors do not contain the cause.
 func newExecutor(access *rest.Config, request *rest.Request, refused *error) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, request.URL())

@@ -24,19 +24,20 @@ func testCommand(o *options) *cobra.Command {
 		Use:   "test",
 		Short: "Test on the cluster that pods are captured",
 		Long: `Test on the cluster that pods are captured. It creates two pods of the agents' own
-image and a Service, connects one pod to the other by IPv4 and IPv6, and removes them:
-once for each node that is tested, with the client there and the server on the next.
-Each connection must pass the client's proxy and the server's, for which the pods have
-stand-ins, but bypass the proxy whose pod excludes the port. No injector has to run.
+image and a Service, connects one pod to the other by IPv4 and IPv6, and removes them.
+It does so for each mode and each tested node, with the client there and the server on
+the next node. Each connection must pass the client's proxy and the server's, for which
+the pods have stand-ins, but bypass the proxy whose pod excludes the port. No injector
+has to run.
 
 REDIRECT is tested in a namespace of its own, in which Pod Security enforces
 "restricted". TPROXY is tested in another one with "privileged", since its proxy has
 NET_ADMIN; it is skipped if the API server refuses that. With --namespace, both are
 tested in that namespace, in which nothing may inject pods.
 
-It tests one node of each kind (kernel, runtime, image, architecture), two at least if
-there are two, or with --nodes all every node, if all agents are ready. Nodes that
---nodes names are tested in any state.
+If all agents are ready, it tests one node of each kind (kernel, runtime, image,
+architecture), but at least two nodes if there are two, or with --nodes all every node.
+Nodes that --nodes names are tested in any state.
 
 If a check fails, it packs an archive as the command report does. The exit status is 2
 also if nothing could be tested. --output junit writes the results for a CI system.`,

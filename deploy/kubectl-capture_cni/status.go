@@ -20,8 +20,8 @@ func statusCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of all nodes and of the pods in the mesh",
-		Long: `Show the state of all nodes and of the pods in the mesh: what needs attention, and
-the next step for each. With -o wide, all nodes.
+		Long: `Show the state of all nodes and of the pods in the mesh: numbers, and what needs
+attention, with the next step. With -o wide, also show a row for each node.
 
 It lists the agents' DaemonSets and Leases, Nodes, pods and, if some pods do not start,
 Events. With --wait, it also watches these objects, except Events. It reads nothing on

@@ -8,7 +8,7 @@ select belongs to the first of them, because each pool excludes the nodes of the
 {{- $selectors := list -}}
 {{- range .Values.pools -}}
 {{- if has .name $names -}}
-{{- fail (printf "pools has two with the name %q: expected one, a DaemonSet is named after it" .name) -}}
+{{- fail (printf "pools has two with the name %q: expected different names, because each pool has a DaemonSet of its name" .name) -}}
 {{- end -}}
 {{- $pools = append $pools (set (deepCopy .) "except" $selectors) -}}
 {{- $names = append $names .name -}}
