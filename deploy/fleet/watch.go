@@ -93,7 +93,7 @@ func look(all []*watched, namespace string) (f *Fleet, settled bool, err error) 
 	return o.fleet(), true, nil
 }
 
-// watched is a source that an informer reads once and then watches.
+// watched is a source that an informer lists and then watches.
 type watched struct {
 	source   source
 	resource string

@@ -10,12 +10,13 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Report contains the results of the checks, and the commands that install with these results.
+// Report contains the results of the checks, and the commands or the guide by which to install or
+// upgrade. With a problem or an unknown part, it has no commands.
 type Report struct {
 	Results  report.Findings   `json:"results"`
 	Values   map[string]string `json:"values"`          // values of the chart that the checks have chosen
-	Guide    string            `json:"guide,omitempty"` // the guide to follow instead of Commands
-	Commands []string          `json:"commands"`        // commands that install or upgrade; none with a Guide, a problem or an unknown part
+	Guide    string            `json:"guide,omitempty"` // the guide to follow if Commands are not enough
+	Commands []string          `json:"commands"`        // commands that create or label the namespace, and that install or upgrade
 
 	namespace string
 }
@@ -40,7 +41,7 @@ func (r *Report) join(subject string, found report.Finding) {
 }
 
 // Check returns the results of all checks for an installation in a namespace, and the commands or the
-// guide for it.
+// guide by which to install or upgrade.
 func Check(c *Cluster, namespace string) *Report {
 	r := &Report{Values: map[string]string{}, namespace: namespace}
 	r.checkVersion(c.Version)

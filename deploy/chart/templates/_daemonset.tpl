@@ -254,8 +254,8 @@ spec:
         {{- end }}
         {{- end }}
         {{- if eq (include "capture-cni.guarded" .) "true" }}
-        # The guard mounts only these parts of the sockets' directory, which can contain credentials: the sockets, and the last ADD
-        # of each pod.
+        # The parts of the sockets' directory that the guard needs: the sockets, and the last ADD of each pod. The guard must not
+        # mount the whole directory, which can contain credentials.
         - name: sockets
           hostPath:
             path: {{ $node.socketDir }}/sockets
