@@ -31,8 +31,8 @@ func withRole(err error, verb, resource, namespace string) error {
 	return fmt.Errorf("%w. The chart's %s has the missing permission (%s %s): bind it", err, role, verb, resource)
 }
 
-// withNamespace adds the flag --agent-namespace to the commands in a next step, unless the agents'
-// namespace is the default.
+// withNamespace adds the flag --agent-namespace to the kubectl capture-cni commands in a next step,
+// unless the agents' namespace is the default.
 func withNamespace(step, namespace string) string {
 	if namespace == DefaultNamespace {
 		return step

@@ -42,7 +42,7 @@ var programs = []struct {
 }
 
 // programOf returns the program of this list that a DaemonSet runs, or "". It ignores DaemonSets that
-// mount no directory of the node, because each of these programs does.
+// mount no directory of the node, because each of these programs needs one.
 func programOf(set appsv1.DaemonSet) string {
 	pod := set.Spec.Template.Spec
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {

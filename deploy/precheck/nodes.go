@@ -45,7 +45,7 @@ var (
 
 // platformOf returns the chart's platform for a node, by default plain.
 func platformOf(node corev1.Node) string {
-	if strings.HasPrefix(node.Status.NodeInfo.OSImage, "K3s ") { // the node is K3s' container image
+	if strings.HasPrefix(node.Status.NodeInfo.OSImage, "K3s ") { // the node is a container of K3s' image
 		return "k3d"
 	}
 	for part, platform := range platformVersions {
