@@ -166,9 +166,9 @@ func settings(installer corev1.Container) (settings config.NetConf, err error) {
 	return settings, nil
 }
 
-// permissionHint names, in errors about missing permissions, the ClusterRole that permits the creation
-// of the test's objects.
-const permissionHint = "The ClusterRole capture-cni-operator-test has the permissions (testRole.enabled=true in the chart): bind it"
+// permissionHint is the next step after a refused creation. It names the ClusterRole that permits the
+// creation of the test's objects.
+const permissionHint = "if a permission is missing: bind the ClusterRole capture-cni-operator-test (testRole.enabled=true in the chart)"
 
 // isRefused reports whether the API server refused a request, for example because of a missing
 // permission, a quota or an admission rule, so that the request changed nothing. After other errors,

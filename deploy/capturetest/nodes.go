@@ -98,5 +98,5 @@ func notesOn(nodes []fleet.Node) (notes []string) {
 }
 
 func describe(node fleet.Node) string {
-	return fmt.Sprintf("node %s is %s: %s", node.Name, node.State, strings.Join(node.Findings.Each(report.Finding.Summary), ", "))
+	return fmt.Sprintf("node %s (%s): %s", node.Name, node.State, strings.Join(node.Findings.Each(report.Finding.Summary), ", "))
 }

@@ -46,15 +46,15 @@ func TestChoose(t *testing.T) {
 		"named":                {ready(a1, faulty), []string{"bad", "a1"}, "bad a1"},
 		"an unknown one":       {ready(a1), []string{"elsewhere"}, `--nodes has "elsewhere"`},
 		"none":                 {ready(), nil, "no node has an agent of namespace mesh"},
-		"a faulty one":         {ready(a1, faulty), nil, "agents are not ready: node bad is faulty: ImagePullBackOff. Wait"},
+		"a faulty one":         {ready(a1, faulty), nil, "agents are not ready: node bad (faulty): ImagePullBackOff. Wait"},
 		"a faulty one of all":  {ready(a1, faulty), []string{"all"}, "agents are not ready: node bad"},
 		"a rollout":            {rolling, nil, "agents are not ready: DaemonSet set: 2 desired, 1 updated, 1 ready, 1 unavailable. Wait"},
 		"one without an agent": {ready(a1, none), nil, "a1"},
 		"as many reasons as it can say": {
 			ready(faulty, faulty, faulty), nil,
-			"node bad is faulty: ImagePullBackOff; node bad is faulty: ImagePullBackOff; node bad is faulty: ImagePullBackOff. Wait",
+			"node bad (faulty): ImagePullBackOff; node bad (faulty): ImagePullBackOff; node bad (faulty): ImagePullBackOff. Wait",
 		},
-		"more than it can say": {many, nil, "; node bad is faulty: ImagePullBackOff, and 2 more reasons. Wait"},
+		"more than it can say": {many, nil, "; node bad (faulty): ImagePullBackOff, and 2 more reasons. Wait"},
 	} {
 		nodes, err := choose(test.fleet, test.names)
 		got := strings.Join(namesOf(nodes), " ")
@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, test.want)
 		}
 	}
-	if notes := notesOn([]fleet.Node{a1, faulty}); !slices.Equal(notes, []string{"node bad is faulty: ImagePullBackOff; next: describe it"}) {
+	if notes := notesOn([]fleet.Node{a1, faulty}); !slices.Equal(notes, []string{"node bad (faulty): ImagePullBackOff; next: describe it"}) {
 		t.Errorf("notes: %q", notes)
 	}
 }

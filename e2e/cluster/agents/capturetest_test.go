@@ -43,7 +43,7 @@ func TestKubectlTest(t *testing.T) {
 	lab.Check(t, os.Remove(entry))
 	lab.Check(t, suite.TriggerReload(first))
 	suite.WaitForLastPlugin(t, first, "portmap")
-	expectFailure(t, p, "bypassed the client's proxy", "node "+first.Name+" is no agent", onFirst...)
+	expectFailure(t, p, "bypassed the client's proxy", "node "+first.Name+" (no agent)", onFirst...)
 }
 
 // expectAllPass expects that all checks of a test pass, and that it leaves nothing.
