@@ -69,7 +69,7 @@ The exit status is 2 also if the file has no pods.`,
 	return command
 }
 
-// parseNetConf reads the plugin's keys strictly, as the agent does, so an unknown key is an error.
+// parseNetConf reads the plugin's keys. As for the agent, an unknown key is an error.
 func parseNetConf(keys string) (config.NetConf, error) {
 	in, err := config.Read([]byte(keys))
 	if err != nil {
