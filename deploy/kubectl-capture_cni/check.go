@@ -65,7 +65,8 @@ The exit status is 2 also if the file has no pods.`,
 			return write(o, command.OutOrStdout(), result, outcome(good, unknown), text)
 		},
 	}
-	command.Flags().StringVar(&netConf, "netconf", "{}", "the plugin's keys as a JSON object, as netconf in the chart's values, except the backend auto")
+	command.Flags().StringVar(&netConf, "netconf", "{}",
+		"the plugin's keys as a JSON object, as netconf in the chart's values, except the backend auto")
 	return command
 }
 
