@@ -205,7 +205,7 @@ func TestIstioCNIComesAndGoes(t *testing.T) {
 		t.Errorf("ambient mode: %v", err)
 	}
 	expect("ambient mode", "ptp istio-cni capture-cni")
-	if got := strings.Count(log.String(), "another mesh's plugin is in the list"); got != 3 {
+	if got := strings.Count(log.String(), "istio-cni or another mesh's plugin is in the list"); got != 3 {
 		t.Errorf("%d warnings about three changes: %s", got, log)
 	}
 	if err := place(machine.AmbientList[:20]); !conflist.IsWaiting(err) {
