@@ -4,9 +4,10 @@ package capture
 
 import "strings"
 
-// flow is a mesh's complete policy for one hook, as chains of the table nat. The first rule that
-// matches a packet decides, and packets that no rule matches pass. The first chain has no name, because
-// addFlow adds its rules to the last chain of a builder.
+// flow is a mesh's complete policy for one hook, as chains of the table nat. Rules adds it to nat and,
+// with refusals in place of redirections, to ISTIO_SYN and to a fence. The first rule that matches a
+// packet decides, and packets that no rule matches pass. The first chain has no name, because addFlow
+// adds its rules to the last chain of a builder.
 type flow []Chain
 
 // flowsOf returns two flows of the Intent's mesh: for packets that arrive in the pod, and for packets
