@@ -29,7 +29,7 @@ func embedding(net Net, entry []byte) ([]byte, error) {
 	if i < 0 && !net.Runtime.IsContainerd() && net.isFile(embedded) {
 		switch _, err := net.read(embedded, false); {
 		case IsWaiting(err) && len(net.unseen(found[len(found)-1], false)) > 0: // CRI-O may skip the other lists
-			return nil, fmt.Errorf("%w: correct or delete the file, if no program is writing it", err)
+			return nil, fmt.Errorf("%w: if no program is writing %s, correct or delete it", err, embedded)
 		case net.Runtime == (report.Runtime{}) && len(found) > 1: // another list hides the copied file
 			return nil, Waiting(fmt.Sprintf("the runtime is unknown, and may load %s or %s", embedded, found[0].File))
 		}
