@@ -71,8 +71,8 @@ func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 	return doubts
 }
 
-// doubtOf says in which state a pod is, and why. If the pod is captured, the only doubt is that its rules
-// are in iptables, for which the guard has no reference digest.
+// doubtOf says why the desired rules may not be the pod's rules: the pod's state and its reason or, for a
+// captured pod, that its rules are in iptables, which the guard does not compare by digest.
 func doubtOf(found report.Finding) string {
 	if found.Code == report.Captured {
 		return "the pod is captured by iptables, and the guard counts connections only with nftables"
