@@ -32,7 +32,7 @@ type Sandbox struct {
 
 // OCIRuntime is the program that runs a sandbox's containers.
 type OCIRuntime struct {
-	Handler string // the handler in the pod's runtime class; CRI-O 1.36 does not report it
+	Handler string // the handler in the pod's runtime class, or "" for the default
 	Type    string // containerd's type of the shim
 	Program string // the program that the shim's options name, or ""
 }
@@ -86,6 +86,9 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 		RuntimeType    string
 		RuntimeOptions json.RawMessage // in the shim's own format
 		RuntimeSpec    struct {
+			Annotations struct {
+				Handler string `json:"io.kubernetes.cri-o.RuntimeHandler"` // CRI-O 1.36 reports the handler only here
+			}
 			Linux struct {
 				Namespaces []struct{ Type, Path string }
 			}
@@ -98,7 +101,9 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 		Program string `json:"binary_name"`
 	}
 	_ = json.Unmarshal(verbose.RuntimeOptions, &options) // options in another format name no program
-	at := network{runtime: OCIRuntime{answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeType, options.Program}}
+	at := network{runtime: OCIRuntime{
+		cmp.Or(answer.GetStatus().GetRuntimeHandler(), verbose.RuntimeSpec.Annotations.Handler), verbose.RuntimeType, options.Program,
+	}}
 	for _, namespace := range verbose.RuntimeSpec.Linux.Namespaces {
 		if namespace.Type == "network" {
 			at.netns = namespace.Path

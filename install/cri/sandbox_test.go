@@ -38,15 +38,20 @@ func TestNetNS(t *testing.T) {
 
 // TestOCIRuntime reads the type of the shim and its program, and the handler's name.
 func TestOCIRuntime(t *testing.T) {
-	for info, want := range map[string]OCIRuntime{
-		`{}`: {Handler: "fast"},
-		`{"runtimeType":"io.containerd.runc.v2","runtimeOptions":{"binary_name":"/usr/bin/runsc"}}`: {"fast", "io.containerd.runc.v2", "/usr/bin/runsc"},
-		`{"runtimeType":"io.containerd.kata.v2","runtimeOptions":"of another form"}`:                {Handler: "fast", Type: "io.containerd.kata.v2"},
+	for _, tt := range []struct {
+		handler, info string
+		want          OCIRuntime
+	}{
+		{"fast", `{}`, OCIRuntime{Handler: "fast"}},
+		{"fast", `{"runtimeType":"io.containerd.runc.v2","runtimeOptions":{"binary_name":"/usr/bin/runsc"}}`, OCIRuntime{"fast", "io.containerd.runc.v2", "/usr/bin/runsc"}},
+		{"fast", `{"runtimeType":"io.containerd.kata.v2","runtimeOptions":"of another form"}`, OCIRuntime{Handler: "fast", Type: "io.containerd.kata.v2"}},
+		{"", `{"runtimeSpec":{"annotations":{"app":"web","io.kubernetes.cri-o.RuntimeHandler":"kata"}}}`, OCIRuntime{Handler: "kata"}}, // CRI-O 1.36
+		{"", `{"runtimeSpec":{"annotations":null}}`, OCIRuntime{}},
 	} {
-		told := answer(info)
-		told.Status = &runtimeapi.PodSandboxStatus{RuntimeHandler: "fast"}
-		if got, err := networkOf(told); err != nil || got.runtime != want {
-			t.Errorf("%s: %+v, %v; want %+v", info, got.runtime, err, want)
+		told := answer(tt.info)
+		told.Status = &runtimeapi.PodSandboxStatus{RuntimeHandler: tt.handler}
+		if got, err := networkOf(told); err != nil || got.runtime != tt.want {
+			t.Errorf("%s: %+v, %v; want %+v", tt.info, got.runtime, err, tt.want)
 		}
 	}
 }
