@@ -35,7 +35,7 @@ var guardMutants = []mutant{
 	{
 		name: "guard-that-may-only-report-repairs",
 		file: "install/guard/repair.go",
-		from: "case e.settings.Policy == ReportOnly:\n\t\treturn found\n",
+		from: "case e.settings.Policy == ReportOnly:\n",
 		to:   "case e.settings.Policy == ReportOnly:\n\t\treturn e.repair(ctx, netns, w, found)\n",
 		by:   by(root, "e2e/guard", "TestStates"),
 	},

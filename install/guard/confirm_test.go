@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capture-cni/capture-cni/install/cri"
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 // confirming is a Runtime that a test lets say whether a pod runs.
@@ -38,6 +39,38 @@ func TestRuns(t *testing.T) {
 		}
 		if got, err := s.examiner.runs(t.Context(), w); got != tt.want || err != nil {
 			t.Errorf("%+v: %v, %v", tt, got, err)
+		}
+	}
+}
+
+// TestRestoreMarks marks a pod for eviction only if the policy says so, a controller would
+// replace the pod, and the runtime says that the pod runs. The last finding is of no account.
+func TestRestoreMarks(t *testing.T) {
+	t.Parallel()
+	gone, away := errors.New("no such sandbox"), errors.New("away")
+	for _, tt := range []struct {
+		policy       Policy
+		alone, runs  bool
+		fault, lists error
+		want         bool
+		says         string
+	}{
+		{Evict, false, true, nil, nil, true, "found"},
+		{Evict, true, true, nil, nil, false, "found; it has no controller that would replace it, so it is not evicted"},
+		{Evict, false, false, gone, nil, false, "found; not repaired or evicted, because it may have ended: no such sandbox"},
+		{Evict, false, true, nil, away, false, "found; not repaired or evicted, because it may have ended: away"},
+		{Evict, false, false, nil, nil, false, "last"},
+		{ReportOnly, false, true, nil, nil, false, "found"},
+		{ReportOnly, false, false, gone, nil, false, "found"},
+	} {
+		_, g := newPodNode(t, Settings{Policy: tt.policy})
+		g.examiner.runtime = &confirming{runs: func(context.Context) (bool, error) { return tt.runs, tt.fault }}
+		g.lister.fault = tt.lists
+		w := examined("web", finding(report.Uncaptured, "last"))
+		w.desired.hasController = !tt.alone
+		got := g.examiner.restore(t.Context(), nil, w, finding(report.Uncaptured, "found"))
+		if w.evict != tt.want || got != finding(report.Uncaptured, tt.says) {
+			t.Errorf("%+v: to be evicted: %v, %+v", tt, w.evict, got)
 		}
 	}
 }

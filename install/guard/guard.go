@@ -164,7 +164,7 @@ func (g *Guard) Round(ctx context.Context) (complete bool) {
 // result.
 func (g *Guard) revisit(ctx context.Context, w *watched) {
 	before, baseline := w.finding, w.baseline
-	w.repaired, w.failed = "", false
+	w.repaired, w.failed, w.evict = "", false, false
 	w.finding, _ = g.examiner.examine(ctx, w, nil)
 	w.turn = false
 	w.baseline.Reported = isReported(w.finding.Code, baseline.Reported, false)
@@ -219,10 +219,9 @@ func (g *Guard) save(w *watched) {
 
 // report logs a pod's new state, a repair, an update, and a new error of an update. It also queues a
 // record, except while the agent knows that the pod is outdated, or the guard will first try an update.
-// With the policy Evict, it requests the pod's eviction after every examination, if there is no
-// runtimeFault, a controller would replace the pod, and isMissing returns true.
+// It requests the pod's eviction after every examination that marks the pod.
 func (g *Guard) report(w *watched, before report.Finding) {
-	if g.settings.Policy == Evict && g.examiner.runtimeFault() == nil && w.desired.hasController && w.isMissing() {
+	if w.evict {
 		g.outbox.requestEviction(w)
 	}
 	if w.finding.Code == before.Code && w.repaired == "" && !w.failed {

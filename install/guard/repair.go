@@ -50,22 +50,22 @@ func (e *examiner) repair(ctx context.Context, netns Namespace, w *watched, foun
 	return finding(report.Captured, connections+"; found: "+found.Reason)
 }
 
-// restore repairs an uncaptured or drifted pod, if the pod still runs and the policy permits repairs. It
-// returns the finding after that.
+// restore repairs an uncaptured or drifted pod, or marks it for eviction, if the pod still runs and the
+// policy permits that. It returns the finding after that.
 func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, fault := e.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL may have removed the rules
 		return w.lastFinding()
 	case e.settings.Policy == ReportOnly:
-		return found
 	case fault != nil:
 		found.Reason += "; not repaired or evicted, because it may have ended: " + fault.Error()
-		return found
 	case e.settings.Policy == InPlace:
 		return e.repair(ctx, netns, w, found)
 	case !w.desired.hasController:
 		found.Reason += "; it has no controller that would replace it, so it is not evicted"
+	default:
+		w.evict = true
 	}
 	return found
 }

@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,31 +36,27 @@ func TestIsReported(t *testing.T) {
 }
 
 // TestReport sends a finding once, each repair, and at each examination a request for the
-// eviction of a pod that lacks its rules, has a controller, and runs in a runtime that
-// answers.
+// eviction of a pod that is marked for it.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	type sent map[record.Verdict]int
-	missing := map[report.Code]bool{report.Uncaptured: true, report.Drifted: true}
 	silent := map[report.Code]bool{report.Captured: true, report.Exempt: true, report.Unknown: true}
 	for _, policy := range Policies() {
 		for _, state := range report.PodStates() {
 			for _, tt := range []struct {
 				name            string
-				change          func(g *Guard, w *watched)
+				change          func(w *watched)
 				repairs, evicts bool
 			}{
-				{"alone", func(*Guard, *watched) {}, false, false},
-				{"with a controller", func(_ *Guard, w *watched) { w.desired.hasController = true }, false, policy == Evict && missing[state]},
-				{"repaired", func(_ *Guard, w *watched) { w.finding, w.repaired = finding(report.Captured, ""), report.Drifted }, true, false},
-				{"isolated", func(_ *Guard, w *watched) { w.desired.hasController, w.sandbox.Runtime.Handler = true, "kata" }, false, false},
-				{"the runtime is away", func(g *Guard, w *watched) { w.desired.hasController, g.lister.fault = true, errors.New("away") }, false, false},
+				{"to stay", func(w *watched) { w.desired.hasController = true }, false, false},
+				{"to be evicted", func(w *watched) { w.evict = lacksRules(state) }, false, lacksRules(state)},
+				{"repaired", func(w *watched) { w.finding, w.repaired = finding(report.Captured, ""), report.Drifted }, true, false},
 			} {
 				socket := t.TempDir() + "/s"
 				conn := lab.AgentSocket(t, socket)
 				_, g := newPodNode(t, Settings{Policy: policy, Socket: socket})
 				w := examined("web", finding(state, ""))
-				tt.change(g, w)
+				tt.change(w)
 				const examinations = 3
 				before := report.Finding{}
 				for range examinations {
@@ -95,8 +90,8 @@ func TestRepairIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	_, g := newPodNode(t, Settings{Policy: InPlace, Socket: t.TempDir() + "/s"})
 	w := examined("web", finding(report.Exempt, ""))
-	w.sandbox.Namespace, w.repaired = "excluded", report.Drifted
-	if g.revisit(t.Context(), w); w.repaired != "" || len(g.outbox.queue) > 0 {
-		t.Errorf("repaired from %q, and queued %+v", w.repaired, g.outbox.queue)
+	w.sandbox.Namespace, w.repaired, w.evict = "excluded", report.Drifted, true
+	if g.revisit(t.Context(), w); w.repaired != "" || w.evict || len(g.outbox.queue) > 0 {
+		t.Errorf("repaired from %q, to be evicted: %v, and queued %+v", w.repaired, w.evict, g.outbox.queue)
 	}
 }

@@ -28,6 +28,7 @@ type watched struct {
 	updates  streak
 	failure  string // error of the last update; empty if it succeeded
 	failed   bool   // this examination's update failed, with another error than the previous one
+	evict    bool   // this examination found that the agent should evict the pod
 	turn     bool   // the next examination may update the rules
 	refused  uint64 // packets that the rules had refused when renewRefused last succeeded
 	reading  reading
