@@ -73,7 +73,8 @@ func (t Path) verdictWords() string {
 	case capture.TProxy:
 		return fmt.Sprintf("delivered by TPROXY to port %d, with its addresses", t.Port)
 	case capture.Drop:
-		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output && t.Packet.Protocol != capture.ICMPv6 { // ICMPv6 sockets report no error
+		// TCP retries the SYN, and ICMPv6 sockets report no error.
+		if t.Hooks[len(t.Hooks)-1].Hook == capture.Output && t.Packet.Protocol != capture.TCP && t.Packet.Protocol != capture.ICMPv6 {
 			return "dropped, and the process that sends it gets the error EPERM"
 		}
 		return "dropped"
