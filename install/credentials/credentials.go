@@ -108,14 +108,14 @@ func FirstExpiry(bundle []byte) (first time.Time) {
 }
 
 // freshToken returns the current token or a new one. It requests a new token if there is none, with
-// renew, after half of the current token's lifetime, and if the current token is bound to another Node,
-// as on a copy of that node's disk, but not before the pause after the last request has ended. If a
-// request fails, it returns the error, and the current token while that is valid. An error with a new
-// token is about the clocks.
+// renew, if the last request failed, after half of the current token's lifetime, and if the current token
+// is bound to another Node, as on a copy of that node's disk, but not before the pause after the last
+// request has ended. If a request fails, it returns the error, and the current token while that is valid.
+// An error with a new token is about the clocks.
 func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, error) {
 	_, current, valid := c.CurrentToken()
 	now := time.Now()
-	if current != "" && !renew && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
+	if current != "" && !renew && c.requests.err == nil && now.Before(valid.renewal()) && !c.isOfAnotherNode(current) {
 		// The times of the current token show whether the clock was set back. If not, this assignment
 		// clears an earlier error.
 		c.requests.clocks = valid.clockFault(now)
@@ -217,10 +217,10 @@ func (c *Store) IsRejected(ctx context.Context) bool {
 // Requested returns the number of tokens that the Store has received from the API server.
 func (c *Store) Requested() int { return c.requests.issued }
 
-// Due returns the time of the next request for a token: after half of the current token's lifetime, but
-// not before the end of the pause after the last request.
+// Due returns the time of the next request for a token: after half of the current token's lifetime, or
+// after a failed request, but not before the end of the pause after the last request.
 func (c *Store) Due(current State) time.Time {
-	if due := current.Token.renewal(); due.After(c.requests.next) {
+	if due := current.Token.renewal(); c.requests.err == nil && due.After(c.requests.next) {
 		return due
 	}
 	return c.requests.next

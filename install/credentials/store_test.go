@@ -77,6 +77,7 @@ func TestEnsure(t *testing.T) {
 		"fresh":                           {30*time.Minute - time.Second, "node-1", "node-1", false, "new", nil, "current", ""},
 		"half is over":                    {30 * time.Minute, "node-1", "node-1", false, "new", []string{"node-1"}, "new", ""},
 		"rejected":                        {time.Minute, "node-1", "node-1", true, "new", []string{"node-1"}, "new", ""},
+		"rejected, refused":               {time.Minute, "node-1", "node-1", true, "", []string{"node-1"}, "current", refused + "no"},
 		"of another Node":                 {time.Minute, "node-2", "node-1", false, "new", []string{"node-1"}, "new", ""},
 		"of no Node":                      {time.Minute, "", "node-1", false, "new", nil, "current", ""},
 		"the agent does not know its own": {time.Minute, "node-2", "", false, "new", nil, "current", ""},
@@ -140,6 +141,33 @@ func TestEnsure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetriesARenewal requests a token again in place of one that the API server rejects, although
+// the first request failed, and the next ones need not be told of the rejection.
+func TestRetriesARenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &issuer{}
+		client, err := kube.New(&rest.Config{Host: "http://api.test", Transport: api})
+		lab.Check(t, err)
+		root := machine.New(t, map[string]string{"/ca.crt": "CA", "/var/lib/capture-cni/token": tokenOf(time.Now(), "")})
+		var wanted Settings
+		wanted.CAFile, wanted.Namespace, wanted.ServiceAccount = filepath.Join(root, "/ca.crt"), "capture-cni", "capture-cni"
+		store := New(root, directories, wanted, client)
+		for attempt := range 3 {
+			state, err := store.Ensure(t.Context(), attempt == 0)
+			if due := time.Until(store.Due(state)); err == nil || len(api.asked) != attempt+1 || due > minRequestPause<<(attempt+1) {
+				t.Errorf("attempt %d: %v, %d requests, and the next in %s", attempt, err, len(api.asked), due)
+			}
+			time.Sleep(time.Until(store.Due(state)))
+		}
+		api.answer = tokenOf(time.Now(), "")
+		state, err := store.Ensure(t.Context(), false)
+		if due := store.Due(state); err != nil || !due.Equal(state.Token.renewal()) || store.Requested() != 1 {
+			t.Errorf("%v, %d tokens, and the next at %s", err, store.Requested(), due)
+		}
+	})
 }
 
 // TestWithoutCA writes nothing.

@@ -66,10 +66,7 @@ const (
 // the API server rejects it, checkToken runs a resync that requests a new token.
 func (k *Keeper) checkToken(ctx context.Context) {
 	k.tokenChecked = time.Now()
-	if !k.node.Settings.Credentials.OnNode {
-		return
-	}
-	if k.node.Store.IsRejected(ctx) {
+	if k.node.Settings.Credentials.OnNode && k.node.Store.IsRejected(ctx) {
 		k.metrics.tokensBad.Inc()
 		k.resync(ctx, true)
 	}
