@@ -274,6 +274,17 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// TestTooManyCodes names what exceeds its limit in a state that no agent would write.
+func TestTooManyCodes(t *testing.T) {
+	t.Parallel()
+	document := newNodeDocument(NodeState{Findings: Findings{{Severity: Note}}})
+	document.Codes = make([]Code, maxNotes+1)
+	const want = "0 findings, 1 notes and 5 codes of notes: expected at most 8, 4 and 4"
+	if _, err := DecodeNode(string(encodeState(document))); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // TestWorstFirst names the pods without capture before those that are exempt on purpose.
 func TestWorstFirst(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,8 @@ func (d *nodeDocument) texts() []*string {
 // could falsify a cluster's totals, for example with negative numbers.
 func (d *nodeDocument) check() error {
 	if len(d.Faults) > maxFindings || max(len(d.Notes), len(d.Codes)) > maxNotes {
-		return fmt.Errorf("%d findings and %d notes: expected at most %d and %d", len(d.Faults), len(d.Notes), maxFindings, maxNotes)
+		return fmt.Errorf("%d findings, %d notes and %d codes of notes: expected at most %d, %d and %d",
+			len(d.Faults), len(d.Notes), len(d.Codes), maxFindings, maxNotes, maxNotes)
 	}
 	for _, text := range d.texts() {
 		if len(*text) > maxText {
