@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Causes of a dropped Event.
+// Causes: a dropped notice, and a failed post, whose notices the Event's next post may deliver.
 const (
 	causeFull  = "full"
 	causeError = "error"
@@ -38,12 +38,12 @@ type droppedEvents struct {
 
 	mu      sync.Mutex
 	byCause map[string]int
-	first   time.Time // time of the first dropped Event
+	first   time.Time // time of the first of these
 	last    time.Time // time of the last summary
 }
 
 func newDroppedEvents(f *metrics.Factory) *droppedEvents {
-	help := fmt.Sprintf("messages that became no Event, by `cause` "+
+	help := fmt.Sprintf("dropped messages and failed posts, by `cause` "+
 		"(full: %d Events were waiting; error: posting failed)", queueLength)
 	return &droppedEvents{total: f.Counters("events_dropped_total", help, "cause", causeFull, causeError), byCause: map[string]int{}}
 }
@@ -58,8 +58,8 @@ func (d *droppedEvents) count(cause string, now time.Time) {
 	d.byCause[cause]++
 }
 
-// summary returns a message about the Events that were dropped since the last summary, or "" if no
-// summary is due.
+// summary returns a message about the notices that were dropped, and the posts that failed, since the
+// last summary, or "" if no summary is due.
 func (d *droppedEvents) summary(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *droppedEvents) summary(now time.Time) string {
 		return ""
 	}
 	full, failed := d.byCause[causeFull], d.byCause[causeError]
-	message := report.EventsDropped.Mark(fmt.Sprintf("%d Events about pods of this node were dropped since %s: "+
+	message := report.EventsDropped.Mark(fmt.Sprintf("%d Events about pods of this node could not be posted since %s: "+
 		"%d because %d others were waiting, %d because posting them failed. See the agent's log, and the metrics of agent and guard",
 		full+failed, d.first.UTC().Format(time.RFC3339), full, queueLength, failed))
 	clear(d.byCause)

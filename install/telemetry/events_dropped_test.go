@@ -116,7 +116,7 @@ func TestDropped(t *testing.T) {
 	for range 2 { // no second one
 		e.postSummary(t.Context(), now)
 	}
-	want := fmt.Sprintf("%d Events about pods of this node were dropped", pods-queueLength+10)
+	want := fmt.Sprintf("%d Events about pods of this node could not be posted", pods-queueLength+10)
 	count := 0
 	for _, event := range s.all() {
 		if event.Reason == eventDropped {
@@ -137,7 +137,7 @@ func TestDropped(t *testing.T) {
 		t.Errorf("a summary that is not due: %q", got)
 	}
 	e.dropped.count(causeError, now.Add(2*time.Minute))
-	for _, want := range []string{"2 Events about pods of this node were dropped since " + now.Add(time.Minute).UTC().Format(time.RFC3339) + ": 1 because", ""} {
+	for _, want := range []string{"2 Events about pods of this node could not be posted since " + now.Add(time.Minute).UTC().Format(time.RFC3339) + ": 1 because", ""} {
 		now = now.Add(2 * summaryInterval)
 		if got := e.dropped.summary(now); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("the next summary is %q, want %q", got, want)
