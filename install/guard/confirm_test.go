@@ -85,33 +85,29 @@ func TestRunsPause(t *testing.T) {
 		a := &confirming{shaky: s.shaky}
 		c := s.examiner
 		c.runtime = a
-		ask := func(runs func(ctx context.Context) (bool, error), takes time.Duration, fails bool) {
+		ask := func(runs func(ctx context.Context) (bool, error), takes time.Duration, fails error) {
 			t.Helper()
 			a.runs = runs
 			began := time.Now()
 			got, err := c.runs(t.Context(), asking(true))
-			if took := time.Since(began); took != takes || (err != nil) != fails || got == fails {
-				t.Errorf("%v, %v after %s", got, err, took)
+			if took := time.Since(began); took != takes || !errors.Is(err, fails) || got != (fails == nil) {
+				t.Errorf("%v, %v after %s; want %v after %s", got, err, took, fails, takes)
 			}
 		}
-		ask(func(context.Context) (bool, error) { return true, nil }, 0, false)
-		ask(func(context.Context) (bool, error) { return false, errors.New("no such sandbox") }, 0, true)
-		if fault := c.runtimeFault(); fault != nil {
-			t.Errorf("after an error that came at once: %v", fault)
-		}
-		ask(func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, runsTimeout, true)
+		runs, gone := func(context.Context) (bool, error) { return true, nil }, errors.New("no such sandbox")
+		ask(runs, 0, nil)
+		ask(func(context.Context) (bool, error) { return false, gone }, 0, gone)
+		ask(runs, 0, nil)
+		ask(func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, runsTimeout, context.DeadlineExceeded)
 		time.Sleep(runsPause - time.Millisecond)
-		if fault := c.runtimeFault(); !errors.Is(fault, context.DeadlineExceeded) {
-			t.Errorf("in the pause: %v", fault)
-		}
+		ask(runs, 0, context.DeadlineExceeded)
 		time.Sleep(time.Millisecond)
-		if fault := c.runtimeFault(); fault != nil {
-			t.Errorf("after the pause: %v", fault)
-		}
+		ask(runs, 0, nil)
 		s.set(failingList)
 		s.Round(t.Context())
-		if fault := c.runtimeFault(); fault == nil {
-			t.Error("it can repair pods of a runtime that does not list them")
+		ask(runs, 0, s.lister.fault)
+		if s.lister.fault == nil {
+			t.Error("the listing has no fault")
 		}
 	})
 }

@@ -176,9 +176,10 @@ func (g *Guard) revisit(ctx context.Context, w *watched) {
 }
 
 // pauseAfter returns the time until the next examination of a pod: at most retryInterval if the pod's
-// state is unknown or isMissing returns true, and otherwise Settings.Round.
+// state is unknown, or if the pod lacks its rules and a repair or an eviction would help, and otherwise
+// Settings.Round. Neither would help a pod whose runtime has a network stack of its own.
 func (g *Guard) pauseAfter(w *watched) time.Duration {
-	if w.finding.Code == report.Unknown || w.isMissing() {
+	if w.finding.Code == report.Unknown || lacksRules(w.finding.Code) && isolatingRuntime(w.sandbox.Runtime) == "" {
 		return min(retryInterval, g.settings.Round)
 	}
 	return g.settings.Round

@@ -58,9 +58,3 @@ func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName)
 		" has a network stack of its own, whose traffic bypasses the rules: "+
 		"use another runtime class, or remove the pod from the mesh")
 }
-
-// isMissing reports whether the pod is uncaptured or drifted, and a repair or an eviction would help. It
-// returns false for a pod whose runtime has a network stack of its own.
-func (w *watched) isMissing() bool {
-	return isolatingRuntime(w.sandbox.Runtime) == "" && lacksRules(w.finding.Code)
-}

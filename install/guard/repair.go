@@ -100,17 +100,15 @@ const (
 	runsPause = 5 * time.Second
 )
 
-// runtimeFault returns an error while the container runtime does not list the sandboxes, and in the
-// pause after a slow failure of a request whether a pod still runs. During such a fault, the guard neither
-// repairs, updates nor evicts pods.
-func (e *examiner) runtimeFault() error { return cmp.Or(e.asker.lister.fault, e.breaker.refusal()) }
-
-// runs asks the runtime whether a pod still runs. The kubelet stops a sandbox after all containers of the
-// pod have exited, and CRI-O still reports the sandbox as ready while DEL runs. So a pod with a known
-// baseline counts as ended once all its containers have exited. A pod without a baseline was never seen
-// captured, and counts as running until its sandbox ends.
+// runs asks the runtime whether a pod still runs. It returns an error without a request while the runtime
+// does not list the sandboxes, and in the pause after a request that failed slowly.
+//
+// The kubelet stops a sandbox after all containers of the pod have exited, and CRI-O still reports the
+// sandbox as ready while DEL runs. So a pod with a known baseline counts as ended once all its containers
+// have exited. A pod without a baseline was never seen captured, and counts as running until its sandbox
+// ends.
 func (e *examiner) runs(ctx context.Context, w *watched) (bool, error) {
-	if fault := e.runtimeFault(); fault != nil {
+	if fault := cmp.Or(e.asker.lister.fault, e.breaker.refusal()); fault != nil {
 		return false, fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, runsTimeout)
