@@ -43,6 +43,11 @@ func TestVerdicts(t *testing.T) {
 			auto, "",
 			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: no nf_tables [iptables-chosen]"},
 		},
+		"an earlier choice": {
+			Verdict{Asked: auto, Chosen: legacy},
+			auto, "",
+			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: an earlier test of this boot chose it [iptables-chosen]"},
+		},
 		"this one works in part": {
 			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoFence: "no xt_hl", NoIPv6: "no ip6_tables"},
 			legacy, "",
@@ -110,7 +115,7 @@ func TestTestedBefore(t *testing.T) {
 	lab.RequireRoot(t)
 	good := Verdict{
 		Boot: bootOf(t), Version: config.OwnVersion(), Asked: Auto, Meshes: "[consul kuma]",
-		Chosen: config.IPTablesLegacy, Choice: config.NFTables, NoIPv6: "as before",
+		Chosen: config.IPTablesLegacy, Choice: config.NFTables, NoIPv6: "as before", Reason: "no module",
 	}
 	with := func(change func(*Verdict)) Verdict {
 		v := good
@@ -121,18 +126,19 @@ func TestTestedBefore(t *testing.T) {
 		earlier Verdict
 		asked   config.Backend
 		same    bool
+		reason  string
 	}{
-		"good":            {good, Auto, true},
-		"another version": {with(func(v *Verdict) { v.Version = "0" }), Auto, false},
-		"another backend": {with(func(v *Verdict) { v.Asked = config.IPTables }), Auto, false},
-		"other meshes":    {with(func(v *Verdict) { v.Meshes = "[consul]" }), Auto, false},
-		"none worked":     {with(func(v *Verdict) { v.Chosen = "" }), Auto, false},
-		"another boot":    {with(func(v *Verdict) { v.Boot, v.Choice = "0", config.IPTablesLegacy }), Auto, false},
-		"not auto":        {with(func(v *Verdict) { v.Choice = config.IPTablesLegacy }), config.NFTables, false},
-		"never tested":    {Verdict{}, Auto, false},
+		"good":            {good, Auto, true, "no module"},
+		"another version": {with(func(v *Verdict) { v.Version = "0" }), Auto, false, "no module"},
+		"another backend": {with(func(v *Verdict) { v.Asked = config.IPTables }), Auto, false, "no module"},
+		"other meshes":    {with(func(v *Verdict) { v.Meshes = "[consul]" }), Auto, false, "no module"},
+		"none worked":     {with(func(v *Verdict) { v.Chosen = "" }), Auto, false, ""},
+		"another boot":    {with(func(v *Verdict) { v.Boot, v.Choice = "0", config.IPTablesLegacy }), Auto, false, ""},
+		"not auto":        {with(func(v *Verdict) { v.Choice = config.IPTablesLegacy }), config.NFTables, false, "no module"},
+		"never tested":    {Verdict{}, Auto, false, ""},
 	} {
 		got, err := Test(t.Context(), "", tt.asked, []config.MeshName{config.Consul, config.Kuma}, tt.earlier)
-		want := Verdict{Boot: good.Boot, Version: good.Version, Asked: tt.asked, Meshes: good.Meshes, Chosen: config.NFTables, Choice: config.NFTables}
+		want := Verdict{Boot: good.Boot, Version: good.Version, Asked: tt.asked, Meshes: good.Meshes, Chosen: config.NFTables, Choice: config.NFTables, Reason: tt.reason}
 		if tt.same {
 			want = good
 		} else if tt.asked != Auto {

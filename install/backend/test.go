@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,9 @@ import (
 
 // Test tests the backend on a node, and returns the verdict. root is the path of the node's file
 // system, or "" for this process's own. If the earlier verdict is good, and has the same boot, version,
-// Asked and meshes, Test returns that verdict. For Auto, Test keeps the first choice of a boot. If the
-// kernel has no memory, refuses a permission or does not answer, Test returns an error instead of a
-// verdict, except in the test of the fence.
+// Asked and meshes, Test returns that verdict. For Auto, Test keeps the first choice of a boot, and the
+// choice's reason unless a test has failed since. If the kernel has no memory, refuses a permission or
+// does not answer, Test returns an error instead of a verdict, except in the test of the fence.
 func Test(ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, earlier Verdict) (v Verdict, err error) {
 	v = Verdict{Version: config.OwnVersion(), Asked: asked, Meshes: fmt.Sprint(meshes)}
 	if v.Boot, err = bootID(); err != nil {
@@ -30,6 +31,9 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 			return earlier, nil
 		}
 		v.Choice = earlier.Choice
+		if earlier.Chosen != "" {
+			v.Reason = earlier.Reason
+		}
 	}
 	candidates := []config.Backend{asked}
 	switch {
@@ -61,7 +65,7 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 		}
 		break
 	}
-	v.Reason = strings.Join(reasons, "; ")
+	v.Reason = cmp.Or(strings.Join(reasons, "; "), v.Reason)
 	return v, nil
 }
 

@@ -32,7 +32,7 @@ type Verdict struct {
 	Meshes  string         `json:"meshes"` // whose rules were tested
 
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
-	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why Auto chose iptables; "" if an earlier Choice stays
+	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why Auto chose iptables
 	NoTProxy string         `json:"noTProxy,omitempty"` // why pods with TPROXY can't start
 	NoFence  string         `json:"noFence,omitempty"`  // why pods with a fence can't start
 	NoIPv6   string         `json:"noIPv6,omitempty"`   // why pods with captured IPv6 can't start
@@ -104,7 +104,8 @@ func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
 		notes = append(notes, report.Finding{Code: report.IPTablesChosen, Severity: report.Note, Reason: fmt.Sprintf(
-			"auto chose the backend %s, so the node has no guard, and meshed pods with hostUsers: false can't start: %s", v.Chosen, v.Reason)})
+			"auto chose the backend %s, so the node has no guard, and meshed pods with hostUsers: false can't start: %s",
+			v.Chosen, cmp.Or(v.Reason, "an earlier test of this boot chose it"))})
 	}
 	for _, pods := range []struct {
 		code        report.Code
