@@ -47,6 +47,9 @@ container, it has the sockets and capabilities that it needs:
 			if err != nil {
 				return err
 			}
+			if scope != scopeNode && scope != scopePods && scope != scopeAll {
+				return fmt.Errorf("--scope is %q: expected node, pods or all", scope)
+			}
 			if form != "text" && form != "json" {
 				return fmt.Errorf("--output is %q: expected text or json", form)
 			}

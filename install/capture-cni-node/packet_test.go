@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -58,6 +59,22 @@ func TestPodNames(t *testing.T) {
 		command.SetArgs([]string{name})
 		if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "expected NAMESPACE/POD") {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestExplainFlags names a flag with an unknown value.
+func TestExplainFlags(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--scope=nodes": `--scope is "nodes": expected node, pods or all`,
+		"--output=xml":  `--output is "xml": expected text or json`,
+	} {
+		command := explainCommand(&options{})
+		command.SilenceUsage, command.SilenceErrors = true, true
+		command.SetArgs([]string{"shop/web", flag})
+		if err := command.Execute(); fmt.Sprint(err) != want {
+			t.Errorf("%s: %v", flag, err)
 		}
 	}
 }
