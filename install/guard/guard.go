@@ -186,7 +186,8 @@ func (g *Guard) pauseAfter(w *watched) time.Duration {
 }
 
 // noteReported stores in the baselines which outdated pods were reported to the agent. It does so in
-// the round of the report, because the guard may be replaced before the next round.
+// the round of the report, because the guard may be replaced before the next round. A record that the
+// full queue dropped counts as sent, because no later examination would queue it again.
 func (g *Guard) noteReported() {
 	for _, w := range g.watched {
 		sent := len(g.outbox.queue) == 0 && !g.awaitsUpdate(w)
