@@ -4,38 +4,79 @@ package deploy
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/xeipuuv/gojsonschema"
 	"sigs.k8s.io/yaml"
-
-	"github.com/capture-cni/capture-cni/e2e/guides"
 )
 
 // TestPolicyExceptions validates the manifests for Kyverno and Gatekeeper by the schemas of
 // their resources, of which an API server drops what the schema does not have.
 func TestPolicyExceptions(t *testing.T) {
-	blocks, err := guides.Blocks("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for kind, crd := range map[string]struct{ module, file string }{
-		"PolicyException": {"github.com/kyverno/kyverno", "config/crds/kyverno/kyverno.io_policyexceptions.yaml"},
-		"Config":          {"github.com/open-policy-agent/gatekeeper/v3", "config/crd/bases/config.gatekeeper.sh_configs.yaml"},
+	const gatekeeper, crds = "github.com/open-policy-agent/gatekeeper/v3", "config/crds/"
+	for header, crd := range map[string]struct{ module, file string }{
+		"kyverno.io/v2\nkind: PolicyException":               {kyverno, crds + "kyverno/kyverno.io_policyexceptions.yaml"},
+		"policies.kyverno.io/v1beta1\nkind: PolicyException": {kyverno, crds + "policies.kyverno.io/policies.kyverno.io_policyexceptions.yaml"},
+		"config.gatekeeper.sh/v1alpha1\nkind: Config":        {gatekeeper, "config/crd/bases/config.gatekeeper.sh_configs.yaml"},
 	} {
 		found := 0
-		for _, block := range blocks {
-			if strings.HasSuffix(block.Guide, ".yaml") && strings.Contains(block.Text, "\nkind: "+kind+"\n") {
+		for _, document := range strings.Split(read(t, "guides/kyverno.yaml")+"\n---\n"+read(t, "guides/gatekeeper.yaml"), "\n---\n") {
+			if strings.Contains(document, "apiVersion: "+header+"\n") {
 				found++
-				expectResource(t, filepath.Join(moduleDirectory(t, "../e2e/parts/policies", crd.module), crd.file), block.Text)
+				expectResource(t, filepath.Join(moduleDirectory(t, "../e2e/parts/policies", crd.module), crd.file), document)
 			}
 		}
 		if found != 1 {
-			t.Errorf("there are %d manifests of %s, want 1", found, kind)
+			t.Errorf("there are %d manifests with %q, want 1", found, header)
+		}
+	}
+}
+
+const kyverno = "github.com/kyverno/kyverno"
+
+// TestExceptedPolicies wants an exception from each policy of Kyverno's chart that the agents
+// violate, whether ClusterPolicies or ValidatingPolicies are installed.
+func TestExceptedPolicies(t *testing.T) {
+	observed := []string{
+		"disallow-host-process", "disallow-privilege-escalation", "disallow-privileged-containers", "disallow-proc-mount",
+		"restrict-apparmor-profiles", "restrict-seccomp", "restrict-seccomp-strict", "restrict-sysctls",
+	}
+	templates := filepath.Join(moduleDirectory(t, "../e2e/parts/policies", kyverno), "charts/kyverno-policies/templates")
+	files, err := filepath.Glob(templates + "/[br]*/*.yaml") // the directories baseline and restricted
+	if err != nil {
+		t.Fatal(err)
+	}
+	violated := map[string]bool{}
+	for _, file := range files {
+		if name, _, _ := strings.Cut(filepath.Base(file), "."); !slices.Contains(observed, name) {
+			violated[name] = true
+		}
+	}
+	for _, document := range strings.Split(read(t, "guides/kyverno.yaml"), "\n---\n") {
+		var exception struct {
+			Spec struct {
+				Exceptions []struct{ PolicyName string }
+				PolicyRefs []struct{ Name string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &exception); err != nil {
+			t.Fatal(err)
+		}
+		excepted := map[string]bool{}
+		for _, policy := range exception.Spec.Exceptions {
+			excepted[policy.PolicyName] = true
+		}
+		for _, policy := range exception.Spec.PolicyRefs {
+			excepted[policy.Name] = true
+		}
+		if !maps.Equal(excepted, violated) {
+			t.Errorf("excepted: %v, violated: %v", excepted, violated)
 		}
 	}
 }
