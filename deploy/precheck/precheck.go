@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Results  report.Findings   `json:"results"`
 	Values   map[string]string `json:"values"`          // values of the chart that the checks have chosen
-	Guide    string            `json:"guide,omitempty"` // the guide to follow if Commands are not enough
+	Guide    string            `json:"guide,omitempty"` // the guide to follow instead of Commands
 	Commands []string          `json:"commands"`        // commands that create or label the namespace, and that install or upgrade
 
 	namespace string
@@ -64,7 +64,7 @@ func Check(c *Cluster, namespace string) *Report {
 		upgrade := r.helm("upgrade", c.Installed.Release, "deploy/chart", "--reset-then-reuse-values", "--set", "image.tag=")
 		r.Commands = append(r.Commands, upgrade)
 	default:
-		r.Guide = "deploy/guides/upgrade.md"
+		r.Guide, r.Commands = "deploy/guides/upgrade.md", nil
 	}
 	return r
 }
