@@ -105,9 +105,15 @@ type Test struct {
 // earlier tests left.
 const cleanupTimeout = 2 * time.Minute
 
-// longest returns the time that the test of one mode may wait for the server, then for the client, and
-// then for the removal of its objects.
-func (t *Test) longest() time.Duration { return 2*t.Timeout + cleanupTimeout }
+// evidenceTime is the time that the agents may take for Explain, 30 s for each of two pods, and for
+// Archive, 2 min for each of two containers.
+const evidenceTime = 5 * time.Minute
+
+// longest returns the time that the test of one mode may take to create four objects, to wait for the
+// server and then for the client, to ask the agents, and to remove its objects.
+func (t *Test) longest() time.Duration {
+	return 4*requestTimeout + 2*t.Timeout + evidenceTime + cleanupTimeout
+}
 
 // Run tests each mode between pairs of nodes. It removes the objects that it created, even after an
 // error or the end of ctx. It returns an error only if the test could not run to its end, or left
@@ -131,12 +137,12 @@ func (t *Test) Run(ctx context.Context) (*Report, error) {
 		report.Nodes = append(report.Nodes, node.Name)
 	}
 	report.Notes = append(report.Notes, t.removeLeftovers(ctx)...)
-	until := time.Now().Add(time.Duration(len(nodes)*len(t.Modes)) * t.longest())
 	for i, client := range nodes {
 		pair, id := []fleet.Node{client, nodes[(i+1)%len(nodes)]}, newID()
 		for j, mode := range t.Modes {
 			step := fmt.Sprintf("%d of %d, %s", i*len(t.Modes)+j+1, len(nodes)*len(t.Modes), mode)
-			r := run{Test: t, mode: mode, step: step, id: id, until: until, nodes: pair, image: image, settings: settings, report: report}
+			r := run{Test: t, mode: mode, step: step, id: id, nodes: pair, image: image, settings: settings, report: report}
+			r.until = time.Now().Add(t.longest())
 			if err := r.do(ctx); err != nil {
 				return report, fmt.Errorf("testing %s: %w", mode, err)
 			}

@@ -45,6 +45,11 @@ func newTest(t *testing.T, s *apiServer, netconf string) *Test {
 			if s.of("pods") == 0 {
 				t.Error("the report is packed when the pods are gone")
 			}
+			for _, pod := range s.created {
+				if until, err := time.Parse(time.RFC3339, pod.Annotations[untilAnnotation]); err != nil || time.Until(until) < 4*time.Minute {
+					t.Errorf("another test may remove pod %s from %s on, and two reports take 4 minutes", pod.Name, until)
+				}
+			}
 			return strings.Join(nodes, "+"), nil
 		},
 	}

@@ -78,8 +78,7 @@ func (t *Test) remove(ctx context.Context, objects ...object) error {
 		return fmt.Errorf("removing pods and Services: %w; look at %s", err, look)
 	}
 	name := objects[0].GetName()
-	return fmt.Errorf("removing namespace %s: %w; once its nodes are up: %s",
-		name, err, report.Command("kubectl", "delete", "namespace", name))
+	return fmt.Errorf("removing namespace %s: %w; if it stays: %s", name, err, report.Command("kubectl", "delete", "namespace", name))
 }
 
 // removeOne deletes an object, and waits until it does not exist any more. It retries after every error

@@ -71,7 +71,7 @@ func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 			continue
 		}
 		if time.Now().Before(until) {
-			notes = append(notes, fmt.Sprintf("%s is of another test, which may run until %s", what, until.Format(time.TimeOnly)))
+			notes = append(notes, fmt.Sprintf("%s is of another test, which may need it until %s", what, until.Format(time.RFC3339)))
 			continue
 		}
 		t.Progress("removing %s, which an earlier test left", what)

@@ -81,7 +81,7 @@ func TestLeftovers(t *testing.T) {
 		if fmt.Sprint(left) != fmt.Sprint(want) {
 			t.Errorf("%v are left, want %v: %q", left, want, report.Notes)
 		}
-		for _, note := range []string{old + " of an earlier test was removed", running + " is of another test", strange + " has the labels of a test", none + " has the labels of a test"} {
+		for _, note := range []string{old + " of an earlier test was removed", running + " is of another test, which may need it until " + now.Add(time.Minute).UTC().Format(time.RFC3339), strange + " has the labels of a test", none + " has the labels of a test"} {
 			if !strings.Contains(fmt.Sprint(report.Notes), note) {
 				t.Errorf("%q is missing: %q", note, report.Notes)
 			}

@@ -97,6 +97,12 @@ func TestObstacles(t *testing.T) {
 		}, []string{
 			"test-pod-failed problem pod server on node node-2 did not start within 3s: no agent answers; next: kubectl capture-cni status",
 		}, ""},
+		"it does not end": {late, func(c obstructed) {
+			c.becomes("client", up)
+			c.Nodes = []string{"node-2"}
+		}, []string{
+			"uncaptured problem pod client on node node-2 did not end within 3s: explained",
+		}, ""},
 		"pods can't be read": {soon, func(c obstructed) {
 			c.refuses = refuse(http.MethodGet, "/pods/server", "not allowed")
 		}, []string{"error testing REDIRECT: reading pod server: not allowed"}, ""},
@@ -147,7 +153,7 @@ func TestObstacles(t *testing.T) {
 		}, []string{
 			"removing namespace capture-cni-test-aaaaaa-redirect, which an earlier test left",
 			"note an earlier test left namespace capture-cni-test-aaaaaa-redirect: removing namespace capture-cni-test-aaaaaa-redirect: " +
-				"not allowed; once",
+				"not allowed; if it stays: kubectl delete namespace capture-cni-test-aaaaaa-redirect\n",
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

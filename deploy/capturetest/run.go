@@ -22,8 +22,8 @@ type run struct {
 	*Test
 	mode     Mode
 	id       string
-	step     string // the mode's number and name
-	until    time.Time
+	step     string       // the mode's number and name
+	until    time.Time    // from which another test may remove the objects
 	nodes    []fleet.Node // of client and server
 	image    string
 	settings config.NetConf
@@ -157,7 +157,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, r.notStarted(ctx, seen)
+		return nil, r.late(ctx, seen)
 	}
 }
 
@@ -171,18 +171,20 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 	}
 }
 
-// notStarted returns an obstacle that says why a pod did not reach its state in time.
-func (r *run) notStarted(ctx context.Context, pod *corev1.Pod) error {
-	late := fmt.Sprintf("pod %s on node %s did not start within %s: ", pod.Name, pod.Spec.NodeName, r.Timeout)
-	if waiting := stateOf(pod).waiting; waiting != "" {
-		return failed(report.TestPodFailed, late+waiting,
+// late returns an obstacle that says why a pod did not start, or did not end, in time.
+func (r *run) late(ctx context.Context, pod *corev1.Pod) error {
+	state := stateOf(pod)
+	missed := map[bool]string{false: "start", true: "end"}[state.running]
+	text := fmt.Sprintf("pod %s on node %s did not %s within %s: ", pod.Name, pod.Spec.NodeName, missed, r.Timeout)
+	if state.waiting != "" {
+		return failed(report.TestPodFailed, text+state.waiting,
 			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret")
 	}
 	e, err := r.Explain(ctx, r.namespace, pod.Name)
 	if err != nil {
-		return failed(report.TestPodFailed, late+err.Error(), "kubectl capture-cni status")
+		return failed(report.TestPodFailed, text+err.Error(), "kubectl capture-cni status")
 	}
-	return failed(e.Finding.Code, late+e.Finding.Reason, e.Finding.Next)
+	return failed(e.Finding.Code, text+e.Finding.Reason, e.Finding.Next)
 }
 
 // packArchive packs a support archive after the first mode with a failed check, while the mode's pods

@@ -59,8 +59,8 @@ func TestCommandsAreQuoted(t *testing.T) {
 func TestUnquotedCommands(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]int{
-		`fmt.Sprintf("kubectl -n %s logs %s", namespace, name)`:               1,
-		`fmt.Errorf("%w; once its nodes are up: kubectl delete ns %[2]q", a)`: 1,
+		`fmt.Sprintf("kubectl -n %s logs %s", namespace, name)`:                 1,
+		`fmt.Errorf("%w; if it stays: kubectl delete ns %[2]q", a)`:             1,
 		`"look at: cat " + path`:                                                1,
 		`("kubectl get node " + (name)) + " -o yaml"`:                           1,
 		`"kubectl label namespace " + name + " --overwrite " + label + "=x"`:    1,
