@@ -193,12 +193,12 @@ func TestPods(t *testing.T) {
 	}
 	want := []string{
 		"n1 bare uncaptured  false",
+		"n1 stuck not started  false",
 		"n1 excluded exempt namespace_excluded false",
 		"n2 proxyless exempt no_proxy false",
 		"n1 ready-made exempt init_container true",
 		"n1 old outdated  false",
 		"n1 by-name captured  true",
-		"n1 stuck not started  false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -328,7 +328,7 @@ func TestNotExamined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Good() || f.States[report.NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[1].Name != "missing" || !f.Pods[1].State.IsMissing() || f.Pods[1].Next == "" {
+	if f.Good() || f.States[report.NotExamined] != 1 || len(f.Pods) != 2 || f.Pods[0].Name != "missing" || !f.Pods[0].State.IsMissing() || f.Pods[0].Next == "" {
 		t.Errorf("good: %v, %v, %+v", f.Good(), f.States, f.Pods)
 	}
 }

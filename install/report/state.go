@@ -21,7 +21,7 @@ func PodStates() []Code {
 func (c Code) IsMissing() bool { return c.Severity() == Problem || c.Severity() == NotKnown }
 
 // bad contains the states of pods that are not captured as desired, the worst last.
-var bad = []Code{Outdated, Changed, Exempt, Unknown, Obstructed, Foreign, Drifted, InjectedLater, Uncaptured}
+var bad = []Code{Outdated, Changed, Exempt, Unknown, NotExamined, Obstructed, Foreign, Drifted, NotStarted, InjectedLater, Uncaptured}
 
 // CompareStates orders the states of pods, the worst first. States that bad does not contain come last.
 func CompareStates(a, b Code) int { return cmp.Compare(slices.Index(bad, b), slices.Index(bad, a)) }
