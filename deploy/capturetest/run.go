@@ -174,8 +174,8 @@ func (r *run) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 // late returns an obstacle that says why a pod did not start, or did not end, in time.
 func (r *run) late(ctx context.Context, pod *corev1.Pod) error {
 	state := stateOf(pod)
-	missed := map[bool]string{false: "start", true: "end"}[state.running]
-	text := fmt.Sprintf("pod %s on node %s did not %s within %s: ", pod.Name, pod.Spec.NodeName, missed, r.Timeout)
+	text := fmt.Sprintf("pod %s on node %s did not %s within %s: ", pod.Name, pod.Spec.NodeName,
+		map[bool]string{false: "start", true: "end"}[state.running], r.Timeout)
 	if state.waiting != "" {
 		return failed(report.TestPodFailed, text+state.waiting,
 			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret")
