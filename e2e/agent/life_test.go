@@ -172,7 +172,7 @@ func TestHandover(t *testing.T) {
 }
 
 // TestAbsent cleans the node, and is ready then. The agent refuses where it can't
-// know whether captured pods run.
+// know whether meshed pods run.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -40,7 +40,7 @@ func TestRegressions(t *testing.T) {
 		"a program is replaced by one that does not run": {
 			"cri-o", "the operator installs mode auto", "the operator installs a release that does not run",
 		},
-		"the entry is removed while captured pods run": {
+		"the entry is removed while meshed pods run": {
 			"cri-o", "00-multus.conf is written", "the operator installs mode owned", "a meshed pod starts", "the operator removes capture-cni",
 		},
 		"a full disk takes the credentials": {

@@ -32,7 +32,7 @@ func runCommand(o *options) *cobra.Command {
 
 With --state present, the agent keeps the plugin, its entry and, unless
 --token-on-node is false, its credentials installed. With --state absent, it cleans
-the node once no captured pod runs there, is ready from then on, and keeps running.
+the node once no meshed pod runs there, is ready from then on, and keeps running.
 An agent that ends removes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ An agent that ends removes nothing.`,
 	flags := command.Flags()
 	flags.StringVar(&a.state, "state", "present", "desired state of the node: present or absent")
 	flags.StringVar(&a.address, "listen", "127.0.0.1:15015", "address of /healthz, /readyz and /metrics")
-	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while captured pods run on the node")
+	flags.BoolVar(&a.force, "force", false, "with --state absent: remove the entry also while meshed pods run on the node")
 	flags.StringVar(&a.untaint, "untaint", "",
 		"key of the taint to remove once the node captures pods; "+
 			"needs --node-name, POD_NAMESPACE, POD_NAME, and the permission to get and patch Nodes; empty: none")

@@ -19,7 +19,7 @@ func uninstallCommand(o *options) *cobra.Command {
 programs. Needs no API server and can be repeated. Without --purge the programs stay,
 because the runtime executes the plugin to delete pods that were started with it.
 While an agent runs on the node, uninstall fails without --force, because the agent
-would install everything again.`,
+may install everything again.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := node.New(o.Settings, nil, nil, o.log).Uninstall(purge, force); err != nil {
@@ -30,6 +30,6 @@ would install everything again.`,
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "also delete the plugin's programs; only safe once no pod is left that started with them")
-	command.Flags().BoolVar(&force, "force", false, "clean the node also while an agent runs there; the agent installs everything again")
+	command.Flags().BoolVar(&force, "force", false, "clean the node also while an agent runs there; the agent may install everything again")
 	return command
 }

@@ -96,8 +96,8 @@ var nodeCodes = []Meaning{
 		"load the module and reboot, if you need the guard",
 	},
 	{
-		LeftOnNode, "The removal left the plugin on the node.", "The runtime needs the plugin to delete pods.",
-		"delete the plugin once captured pods have ended",
+		LeftOnNode, "The removal left the plugin on the node.", "The runtime deletes pods with it.",
+		"delete the plugin once pods started with it have ended",
 	},
 	{PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "", "read the pods' Events CaptureRepaired"},
 	{EventsDropped, "The agent dropped Events about pods.", "", "read the agent's log"},

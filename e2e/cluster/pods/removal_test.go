@@ -82,7 +82,7 @@ func deletePermission(t *testing.T) {
 	c.MustKubectl(t, "--namespace", cluster.Namespace, "delete", "serviceaccount/capture-cni")
 }
 
-// TestAbsentRefuses expects agents not to clean a node on which captured pods run.
+// TestAbsentRefuses expects agents not to clean a node on which meshed pods run.
 func TestAbsentRefuses(t *testing.T) {
 	c.InstallChart(t)
 	n := c.NewNamespace(t, suite.Restricted, cluster.Injected)
