@@ -43,11 +43,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: "+
 				"delete the pod to get a new sandbox", state.Backend, backend.Name()))
 		}
-		if state.Stamp != rs.Stamp() {
-			return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox",
-				state.Stamp))
-		}
-		return verifyPresent(ctx, rs, backend)
+		return verifyPresent(ctx, rs, backend, state.Stamp)
 	})
 }
 
@@ -73,13 +69,17 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 	return func() error { return errors.Join(undoRoutes(), undoLoopback()) }, err
 }
 
-// verifyPresent checks the rules in a namespace that has the expected stamp. If they are correct, it
-// restores lo and the policy routing. If they were changed, it returns a Refusal.
-func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend) error {
+// verifyPresent checks the rules in a namespace that has this stamp. If they are correct, it restores lo
+// and the policy routing. If they are others or were changed, it returns a Refusal or, if the kernel lacks
+// a module that rs needs for IPv6, NoIPv6, because an earlier ADD may have let IPv6 pass for this reason.
+func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend, stamp string) error {
 	found, err := backend.Dump(ctx)
 	differences, err := compare(ctx, backend, rs, found, err)
 	if err != nil {
 		return err
+	}
+	if stamp != rs.Stamp() {
+		return capture.Refusal(fmt.Sprintf("the namespace holds other rules of an earlier ADD (%s): delete the pod to get a new sandbox", stamp))
 	}
 	if len(differences) > 0 {
 		return capture.Refusal("the rules in the namespace were changed since ADD; " +

@@ -4,12 +4,14 @@ package verbs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,6 +287,50 @@ func TestCheck(t *testing.T) {
 	log.Reset()
 	if del(gone, slog.New(slog.NewTextHandler(&log, nil))); !strings.Contains(log.String(), "removing the rules failed; they end with the network namespace") {
 		t.Errorf("DEL of no namespace: %s", &log)
+	}
+}
+
+// TestNoIPv6Modules has a kernel that lacks what ip6tables needs. A pod without IPv6 starts, again by the
+// same ADD, which keeps the rules of the first; other rules, and those that capture IPv6, fail.
+func TestNoIPv6Modules(t *testing.T) {
+	n, directory := startNode(t), t.TempDir()
+	lab.RequireProgram(t, "iptables-nft")
+	const lacks = "#!/bin/sh\necho \"Warning: Extension owner is not supported, missing kernel module?\" >&2\nexit 4\n"
+	lab.Check(t, lab.WriteProgram(filepath.Join(directory, "ip6tables-nft-restore"), []byte(lacks)))
+	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
+	without, with := lab.StartHost(t), lab.StartHost(t)
+	lab.Check(t, without.AddAddresses("lo", "10.77.0.2/32"))
+	lab.Check(t, with.AddAddresses("lo", "10.77.0.2/32", "fd77::2/128"))
+	const warning = "IPv6 connections of the pod are not refused: "
+	first := ""
+	for _, tt := range []struct {
+		host   *lab.Host
+		answer lookup.Answer
+		more   string
+		err    string
+	}{
+		{without, meshed(), "", ""},
+		{without, meshed(), "", ""},
+		{without, meshed(excludedPorts, "81"), "", "other rules of an earlier ADD"},
+		{with, meshed(), `"ipv6":"always",`, "the kernel lacks xt_owner"},
+	} {
+		n.answer.Store(&tt.answer)
+		args := n.args(tt.host.Path(), tt.more)
+		args.StdinData = bytes.Replace(args.StdinData, []byte(`"backend":"nftables"`), []byte(`"backend":"iptables-nft"`), 1)
+		var log bytes.Buffer
+		_, err := own.Add(args, &log)
+		r, state := n.record(t), sample.Inspect(t, tt.host)
+		first = cmp.Or(first, r.Stamp)
+		if !says(err, tt.err) || strings.Contains(log.String(), "not refused") != (tt.host == without) {
+			t.Errorf("ADD: %v, want %q; log %s", err, tt.err, &log)
+		}
+		if warned := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, warning) }); warned != (tt.host == without) {
+			t.Errorf("record %+v", r)
+		}
+		if tt.host == without && (state.Stamp != first || capture.StampedIPv6(first) != capture.Ignored || tt.err == "" && r.Stamp != first) ||
+			tt.host == with && state != (netfilter.State{}) {
+			t.Errorf("state %+v, record %+v, first stamp %s", state, r, first)
+		}
 	}
 }
 
