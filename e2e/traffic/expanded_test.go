@@ -68,11 +68,14 @@ func someListedPod(r *rand.Rand, share float64) *corev1.Pod {
 // With -soak it draws more and larger pods.
 func TestExpanded(t *testing.T) {
 	lab.RequireRoot(t)
-	pods := []*corev1.Pod{ // at the limit of rules, or of elements
+	fenced := fence(kumaAsked{dns: true, tuples: slices.Repeat([]kumaTuple{{"tcp,udp", "80,443", "5"}}, 250)}.pod())
+	fenced.Annotations["capture-cni.io/fence-allow"] = strings.Join(slices.Repeat([]string{"in:udp:1@0.0.0.0/0"}, 400), ",")
+	pods := []*corev1.Pod{ // at the limit of rules, of elements, or of exemptions and exceptions
 		listedPod(121, 240, 0, 0, nil, "REDIRECT"),
 		listedPod(1, 0, 14_000, 0, captureDNS, "REDIRECT"),
 		listedPod(0, 0, 0, 4_900, captureDNS, "TPROXY"),
 		listedPod(0, 0, 17_900, 0, nil, "REDIRECT"),
+		fenced,
 	}
 	drawn, share := uint64(2), 0.05
 	if *soak > 0 {
@@ -89,8 +92,8 @@ func TestExpanded(t *testing.T) {
 	}
 	for _, backend := range backends {
 		for i, pod := range pods {
-			if i == 3 && backend != config.NFTables {
-				continue // the limit of elements
+			if (i == 3 || i == 4) && backend != config.NFTables {
+				continue // the limits of elements, rules and sets
 			}
 			t.Run(fmt.Sprintf("%s, pod %d", backend, i), func(t *testing.T) { expectHandled(t, pod, backend) })
 		}
@@ -99,7 +102,9 @@ func TestExpanded(t *testing.T) {
 
 func expectHandled(t *testing.T, pod *corev1.Pod, backend config.Backend) {
 	t.Helper()
-	rs := decide(t, pod, dualStack())
+	settings := dualStack()
+	settings.Meshes = config.Meshes()
+	rs := decide(t, pod, settings)
 	host := lab.StartHost(t)
 	netns := open(t, host, backend)
 	ctx, cancel := context.WithTimeout(t.Context(), expandedTime)

@@ -73,12 +73,10 @@ func (d *decider) readFence(in *Intent) {
 	case value != "true" && value != "strict":
 		d.fault(annotationFence, value, "expected true, strict or false")
 	}
-	in.Fence = &Fence{}
-	for _, o := range listOf(d, annotationFenceAllow, "", config.ParseOpening) {
-		if !config.Permits(d.settings.FenceLimit, o) {
-			d.fault(annotationFenceAllow, o.String(), "the operator does not permit it: expected an exception within netconf.fenceLimit")
-		}
-		in.Fence.Openings = append(in.Fence.Openings, Opening{Opening: o})
+	in.Fence = &Fence{Openings: listOf(d, annotationFenceAllow, "", d.parseOpening)}
+	if len(in.Fence.Openings) > maxOpenings {
+		d.fault(annotationFenceAllow, d.pod.Annotations[annotationFenceAllow], "expected at most %d exceptions, got %d",
+			maxOpenings, len(in.Fence.Openings))
 	}
 	d.checkFencedContainers()
 	for _, t := range in.Translations {
@@ -90,6 +88,15 @@ func (d *decider) readFence(in *Intent) {
 	if value == "strict" {
 		d.checkNoExclusions(*in)
 	}
+}
+
+// parseOpening parses an exception, and returns an error if the operator does not permit it.
+func (d *decider) parseOpening(text string) (Opening, error) {
+	o, err := config.ParseOpening(text)
+	if err == nil && !config.Permits(d.settings.FenceLimit, o) {
+		err = fmt.Errorf("%s: the operator does not permit it: expected an exception within netconf.fenceLimit", o)
+	}
+	return Opening{Opening: o}, err
 }
 
 // checkFencedContainers refuses containers that may have NET_RAW or NET_ADMIN. NET_RAW permits AF_PACKET

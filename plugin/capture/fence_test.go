@@ -50,6 +50,7 @@ func TestFenceDecisions(t *testing.T) {
 		"more ports":                       {pod: fencedPod("true", allow("out:udp:53-54@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
 		"a wider range":                    {pod: fencedPod("true", allow("out:udp:53@10.0.0.0/7")), settings: limited, want: "within netconf.fenceLimit"},
 		"no exception is permitted":        {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: func(s *config.Settings) { s.FenceLimit = []config.Opening{} }, want: "within netconf.fenceLimit"},
+		"many that are not permitted":      {pod: fencedPod("true", allow(listed(300, exception))), settings: limited, want: "295 more elements are faulty"},
 		"a misspelt key":                   {pod: fencedPod("true", annotated(annotationOwn+"fense", "strict")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
 		"a longer key":                     {pod: fencedPod("true", annotated(annotationFence+"-allows-all", "")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
 		"a misspelt key alone":             {pod: meshedPod(annotated(annotationOwn+"fense", "true")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},

@@ -83,9 +83,10 @@ const (
 	// maxElements limits the number of elements in all lists of a pod together.
 	maxElements = 20_000
 
-	// maxExempt limits the elements of Intent.Exempt, each of which needs several rules. See
-	// nfnetlink.MaxOurRules.
-	maxExempt = 500
+	// maxExempt and maxOpenings limit the elements of Intent.Exempt and of Fence.Openings, each of which
+	// needs several rules and can need a set. See nfnetlink.MaxOurRules and nfnetlink.MaxSets.
+	maxExempt   = 500
+	maxOpenings = 400
 )
 
 // withinLimits reports whether a list may be parsed. If the list is too long, it adds a fault and

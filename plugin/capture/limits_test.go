@@ -23,6 +23,7 @@ func listed(n int, element func(i int) string) string {
 
 func portNumber(i int) string    { return fmt.Sprint(1 + i%65535) }
 func address(i int) string       { return fmt.Sprintf("10.%d.%d.0/24", i/256%256, i%256) }
+func exception(i int) string     { return "out:tcp:" + portNumber(i) + "@0.0.0.0/0" }
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
 // longMessage is the limit of any message, so that runtime, kubelet and agent do not
@@ -60,6 +61,11 @@ func TestLimits(t *testing.T) {
 			annotated(annotationExcludeInboundPorts, listed(10_000, portNumber)), annotated(annotationExcludeOutboundRanges, listed(10_001, address)),
 		), "annotation " + annotationExcludeOutboundRanges + ": \"10.0.0.0/24"},
 		{"20,001 in one list", meshedPod(annotated(annotationIncludeOutboundPorts, listed(20_001, portNumber))), "at most 20000 elements in all lists of a pod together, got 20001"},
+		{"400 exceptions", fencedPod("true", annotated(annotationFenceAllow, listed(400, exception))), ""},
+		{
+			"401 exceptions", fencedPod("true", annotated(annotationFenceAllow, listed(401, exception))),
+			"annotation " + annotationFenceAllow + ": \"out:tcp:1@0.0.0.0/0",
+		},
 		{"commas", meshedPod(annotated(annotationIncludeInboundPorts, strings.Repeat(",", 200_000))), "at most 20000"},
 		{"a long annotation", meshedPod(annotated(annotationExcludeInterfaces, "eth0"+strings.Repeat(" ", 256<<10))), "262148 bytes: expected at most 262144"},
 		{"a long mode", meshedPod(annotated(annotationInterceptionMode, strings.Repeat("x", 300_000))), "annotation " + annotationInterceptionMode},
