@@ -114,14 +114,18 @@ func describeMessage(m syscall.NetlinkMessage, fault error) error {
 	return fault
 }
 
-// modulesOf returns a module's name, nft_ with the expression's name, for each of a rule's expressions
-// that is not part of nf_tables.
+// ofFamily ends the names of the modules of expressions that differ by family. With the one for tables
+// inet, modprobe also loads those for IPv4 and IPv6.
+var ofFamily = map[string]string{"fib": "_inet", "reject": "_inet"}
+
+// modulesOf returns a module's name, nft_ with the expression's name and ofFamily, for each of a rule's
+// expressions that is not part of nf_tables.
 func modulesOf(expressions []byte) (modules []string) {
 	builtIn := " bitwise byteorder cmp counter dynset immediate lookup meta payload range rt "
 	_ = EachAttribute(expressions, func(_ uint16, expression []byte) error {
 		content, _ := Nested(expression, unix.NFTA_EXPR_NAME)
 		if name := Text(content); name != "" && !strings.Contains(builtIn, " "+name+" ") {
-			modules = append(modules, "nft_"+name)
+			modules = append(modules, "nft_"+name+ofFamily[name])
 		}
 		return nil
 	})

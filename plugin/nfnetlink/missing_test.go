@@ -24,6 +24,7 @@ func TestDescribe(t *testing.T) {
 		{&expr.Meta{Register: 1}, &expr.Cmp{Register: 1, Data: []byte{1}}, &expr.Counter{}},
 		{&expr.Redir{}},
 		{&expr.Ct{}, &expr.Payload{}, &expr.Log{}},
+		{&expr.Fib{}, &expr.Reject{}},
 	} {
 		if err := b.AddRule(ours, "base", fmt.Sprintf("of %d", len(expressions)), expressions); err != nil {
 			t.Fatal(err)
@@ -49,6 +50,7 @@ func TestDescribe(t *testing.T) {
 		{`chain base, rule "of 3": `, "", true},
 		{`chain base, rule "of 1": `, lacks("nft_redir", "nft_redir"), true},
 		{`chain base, rule "of 3": `, lacks("nft_ct or nft_log", "-a nft_ct nft_log"), true},
+		{`chain base, rule "of 2": `, lacks("nft_fib_inet or nft_reject_inet", "-a nft_fib_inet nft_reject_inet"), true},
 		{"set ports9: ", "", true},
 		{"set ports12: ", "", true},
 		{"", "", true},
