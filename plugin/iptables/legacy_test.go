@@ -15,6 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // others are another program's rules, among which ours stand.
@@ -127,6 +128,21 @@ func TestLegacyRemoved(t *testing.T) {
 		if after := legacyRules(t, host); !slices.Equal(after, before) {
 			t.Errorf("the rules are\n%s\nand were\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 		}
+	}
+}
+
+// TestLegacyProgramNamed has a program fail that lists rules: the error names this program.
+func TestLegacyProgramNamed(t *testing.T) {
+	directory := t.TempDir()
+	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
+	for _, end := range []string{"", "-save", "-restore"} {
+		if err := lab.WriteProgram(filepath.Join(directory, "ip6tables-legacy"+end), []byte("#!/bin/sh\nexit 3\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := prepareLegacyTable(t.Context(), xtables.Table{Family: capture.IPv6, Name: "nat"})
+	if want := "running " + directory + "/ip6tables-legacy: could not get iptables version: exit status 3"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

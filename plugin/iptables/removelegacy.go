@@ -71,14 +71,10 @@ func prepareLegacyTable(ctx context.Context, table xtables.Table) (remove func()
 	if err != nil {
 		return nil, err
 	}
-	protocol := goiptables.ProtocolIPv4
-	if table.Family == capture.IPv6 {
-		protocol = goiptables.ProtocolIPv6
-	}
-	command, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Timeout(lockWait),
-		goiptables.Path(strings.TrimSuffix(host.save, "-save")))
+	path := strings.TrimSuffix(host.save, "-save") // of the family's program
+	command, err := goiptables.New(goiptables.Timeout(lockWait), goiptables.Path(path))
 	if err != nil {
-		return nil, fmt.Errorf("running %s: %w", host.save, err)
+		return nil, fmt.Errorf("running %s: %w", path, err)
 	}
 	statements, err := legacyRemoval{ctx, command, table.Name}.statements()
 	if err != nil {
