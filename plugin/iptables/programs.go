@@ -162,18 +162,18 @@ func run(ctx context.Context, root string, stdin []byte, path string, args ...st
 	}
 	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
-	stdout, stderr := bounded{limit: maxStdout, what: "bytes of rules, as " + filepath.Base(path) + " prints them"},
-		bounded{limit: maxStderr, what: "bytes of errors"}
+	stdout, stderr := bounded{limit: maxStdout + 1}, bounded{limit: maxStderr}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
-	if ctx.Err() != nil {
-		err = errors.Join(ctx.Err(), err)
+	err = errors.Join(ctx.Err(), err)
+	if len(stdout.content) > maxStdout {
+		err = errors.Join(err, nfnetlink.TooLarge{What: "bytes of rules, as " + filepath.Base(path) + " prints them", Limit: maxStdout})
 	}
 	if err != nil {
-		err = fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(stderr.String()), " "))
-		return nil, nameMissing(filepath.Base(path), stderr.String(), err)
+		err = fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, strings.Join(strings.Fields(string(stderr.content)), " "))
+		return nil, nameMissing(filepath.Base(path), string(stderr.content), err)
 	}
-	return stdout.Bytes(), nil
+	return stdout.content, nil
 }
 
 // runWithoutNameServices runs a program in the calling thread's network namespace, and in a new mount
@@ -218,20 +218,18 @@ func hideNameServices(root string) error {
 // memory.
 const (
 	maxStdout = 64 << 20
-	maxStderr = 64 << 10
+	maxStderr = 64 << 10 // run ignores the rest, because the first errors name the cause
 )
 
-// bounded is a buffer that limits a program's output.
+// bounded keeps the first bytes of a program's output. It is no bytes.Buffer, because os/exec would call
+// the method ReadFrom of that, which has no limit.
 type bounded struct {
-	bytes.Buffer
-	what  string
-	limit int
+	content []byte
+	limit   int
 }
 
-// Write returns an error if the output would exceed the limit. The program then ends.
+// Write keeps the data up to the limit, and never returns an error.
 func (b *bounded) Write(data []byte) (int, error) {
-	if b.Len()+len(data) > b.limit {
-		return 0, nfnetlink.TooLarge{What: b.what, Limit: b.limit}
-	}
-	return b.Buffer.Write(data)
+	b.content = append(b.content, data[:min(len(data), b.limit-len(b.content))]...)
+	return len(data), nil
 }

@@ -3,11 +3,47 @@
 package iptables
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
+
+// TestOutputLimits has programs print too much: errors are cut, and rules are too many, however the program
+// ends.
+func TestOutputLimits(t *testing.T) {
+	t.Parallel()
+	printing := func(size int) string { return fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size) }
+	for script, want := range map[string]struct {
+		out      int
+		errors   int // bytes
+		tooLarge bool
+	}{
+		printing(maxStdout):                         {out: maxStdout},
+		printing(maxStdout + 1):                     {tooLarge: true},
+		printing(maxStdout+1) + "; exit 3":          {tooLarge: true},
+		printing(2*maxStderr) + " >&2; echo":        {out: 1},
+		printing(maxStderr-1) + " >&2; exit 3":      {errors: maxStderr - 1},
+		"exec >&2; " + printing(2<<20) + "; exit 3": {errors: maxStderr},
+	} {
+		path := filepath.Join(t.TempDir(), "iptables-save")
+		lab.Check(t, lab.WriteProgram(path, []byte("#!/bin/sh\n"+script+"\n")))
+		out, err := run(t.Context(), "", nil, path)
+		tooLarge, ok := errors.AsType[nfnetlink.TooLarge](err)
+		if ok != want.tooLarge || ok && tooLarge.What != "bytes of rules, as iptables-save prints them" {
+			t.Errorf("%s: %.100v", script, err)
+		}
+		text := fmt.Sprint(err)
+		if len(out) != want.out || (err != nil) != (ok || want.errors > 0) || strings.Count(text, "x") < want.errors || len(text) > want.errors+300 {
+			t.Errorf("%s: %d bytes of output, %d of an error: %.100v", script, len(out), len(text), err)
+		}
+	}
+}
 
 func TestParseVersion(t *testing.T) {
 	t.Parallel()
