@@ -167,6 +167,9 @@ func TestProxyIdentity(t *testing.T) {
 		{name: "the image decides", changes: []func(*Pod){on(containerProxy, runsAs(1000, 1337))}, uid: 1000, gid: 1337, warned: true},
 		{name: "the image decides, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1000, 1337))}, refused: "container app sets no uid"},
 		{name: "the image decides on the gid", changes: []func(*Pod){on(containerProxy, runsAs(1337, 1000))}, uid: 1337, gid: 1000, warned: true},
+		{name: "root with a gid can take the proxy's", changes: []func(*Pod){on(containerProxy, runsAs(1337, 1000)), on("app", runsAs(0, 9))}, uid: 1337, gid: 1000, warned: true},
+		{name: "root with a gid, refused", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 1000)), on("app", runsAs(0, 9))}, refused: "container app sets no uid, or root's"},
+		{name: "a uid and a gid, and the proxy has its own gid", changes: []func(*Pod){on(containerProxy, runsAs(1337, 1000)), on("app", runsAs(9, 9))}, uid: 1337, gid: 1000},
 		{name: "the image decides, and the proxy has the mesh's", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1337, 1337))}, uid: 1337, gid: 1337},
 		{name: "the image decides on a gid, as on OpenShift", policy: config.SharedUIDRefuse, changes: []func(*Pod){on(containerProxy, runsAs(1001, 1001)), on("app", runsAs(1000, 0))}, uid: 1001, gid: 1001},
 		{name: "an init container ends before the proxy starts", policy: config.SharedUIDRefuse, changes: []func(*Pod){

@@ -29,18 +29,14 @@ func (d *decider) proxyID(kind string, pick func(Container) ID, meshID uint32) u
 func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) {
 	var refused, warned []string
 	for _, c := range d.pod.Containers {
-		if c.Name == d.proxy.Name || d.isValidation(c) {
+		if c.Name == d.proxy.Name || d.isValidation(c) || pick(c).Number != proxy.Number {
 			continue
 		}
-		id := pick(c)
-		if id.Number != proxy.Number {
-			continue
-		}
-		if proxy.FromPod || id.FromPod || d.refusesShared() {
+		if proxy.FromPod || pick(c).FromPod || d.refusesShared() {
 			refused = append(refused, fmt.Sprintf("container %s runs with the proxy's %s %d and would escape capture: "+
-				"set another one in a security context", c.Name, kind, id.Number))
+				"set another one in a security context", c.Name, kind, proxy.Number))
 		} else {
-			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, id.Number))
+			warned = append(warned, fmt.Sprintf("container %s runs with the proxy's %s %d and escapes capture", c.Name, kind, proxy.Number))
 		}
 	}
 	d.refusals = append(d.refusals, config.Few(refused, "containers run with the proxy's "+kind+" and would escape capture")...)
@@ -48,18 +44,17 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 }
 
 // checkUnknownIDs refuses the pod, or warns, if another container sets no uid, or root's, so that its
-// image or a process of root can choose the proxy's uid or gid. ownUID and ownGID say that the proxy's
-// id is not the mesh's default. The check ignores a default id, because images do not use it, unless
-// onlyOwnIDs is set. A container with a uid may lack a gid, because OpenShift sets only uids. If only the
-// gid is not the default, a container with a gid may lack a uid.
-func (d *decider) checkUnknownIDs(ownUID, ownGID bool) {
-	ownUID = ownUID || d.onlyOwnIDs
+// image or a process of root can choose the proxy's uid or gid, even if the container sets another gid.
+// own says that the proxy's uid or gid is not the mesh's default. The check ignores default ids, because
+// images do not use them, unless onlyOwnIDs is set. A container with a uid may lack a gid, because
+// OpenShift sets only uids.
+func (d *decider) checkUnknownIDs(own bool) {
 	var lines []string
 	started := false // the proxy is among the containers so far
 	for _, c := range d.pod.Containers {
 		started = started || c.Name == d.proxy.Name
 		ends := c.Init && !c.KeepsRunning && !started && !d.onlyOwnIDs // the container ends before the proxy starts
-		if c.Name == d.proxy.Name || ends || d.isValidation(c) || c.UID.Number != 0 || !ownUID && (!ownGID || c.GID.Number != 0) {
+		if c.Name == d.proxy.Name || ends || d.isValidation(c) || c.UID.Number != 0 || !own && !d.onlyOwnIDs {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, "+

@@ -140,7 +140,7 @@ func readIstio(d *decider) Intent {
 	d.readAnnotations(&intent)
 	d.readEnvironment(&intent)
 	intent.ProxyUID, intent.ProxyGID = d.proxyID("uid", Container.uid, settings.ProxyUID), d.proxyID("gid", Container.gid, settings.ProxyGID)
-	d.checkUnknownIDs(intent.ProxyUID != settings.ProxyUID, intent.ProxyGID != settings.ProxyGID)
+	d.checkUnknownIDs(intent.ProxyUID != settings.ProxyUID || intent.ProxyGID != settings.ProxyGID)
 	d.checkGroups(intent.ProxyGID)
 	d.families = families{dualStack: d.boolEnv(envDualStack), otherwise: ", " + envDualStack + " is not true"}
 	d.warnEarlyContainers(&intent, containerInit, containerValidation)

@@ -108,7 +108,7 @@ func readLinkerd(d *decider) Intent {
 		d.proxy.GID = ID{}
 	}
 	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)
-	d.checkUnknownIDs(in.ProxyUID != linkerdUID, in.ProxyGID != 0 && in.ProxyGID != linkerdUID)
+	d.checkUnknownIDs(in.ProxyUID != linkerdUID || in.ProxyGID != 0 && in.ProxyGID != linkerdUID)
 	d.checkGroups(in.ProxyGID)
 	ipv6 := slices.ContainsFunc(slices.Concat(inbound, outbound), func(a netip.AddrPort) bool { return a.Addr().Is6() })
 	d.families = families{dualStack: ipv6, otherwise: ", " + containerLinkerdProxy + " listens on no IPv6 address"}

@@ -161,6 +161,6 @@ func (d *decider) readOwnProxy(in *Intent) {
 	default:
 		d.onlyOwnIDs = true
 		in.ProxyUID = d.proxyID("uid", Container.uid, 0)
-		d.checkUnknownIDs(true, false)
+		d.checkUnknownIDs(true)
 	}
 }

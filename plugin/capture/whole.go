@@ -67,7 +67,7 @@ func (d *decider) readWholeProxy(in *Intent, field, text string, meshUID uint32)
 	}
 	d.proxy.UID = ID{Number: int64(uid)}
 	in.ProxyUID = d.proxyID("uid", Container.uid, 0)
-	d.checkUnknownIDs(in.ProxyUID != meshUID, false)
+	d.checkUnknownIDs(in.ProxyUID != meshUID)
 }
 
 func parseUID(text string) (uint32, error) {
