@@ -138,6 +138,9 @@ func (f families) treatIPv6(policy config.IPv6Policy, addresses []netip.Addr) (i
 		// connections.
 		return Refused, nil, nil
 	default:
+		if policy == config.IPv6Never { // whatever the proxy expects
+			f.otherwise = ""
+		}
 		return Ignored, []string{fmt.Sprintf("IPv6 is left uncaptured: the pod has an IPv6 address%s and \"ipv6\" is %q",
 			f.otherwise, policy)}, nil
 	}

@@ -74,17 +74,18 @@ func TestPorts(t *testing.T) {
 
 func TestFamilies(t *testing.T) {
 	t.Parallel()
+	const left = "IPv6 is left uncaptured: the pod has an IPv6 address"
 	for _, test := range []struct {
 		policy    config.IPv6Policy
 		addresses []netip.Addr
 		dual      string
 		ipv6      Treatment
-		noted     bool
+		note      string
 		refused   string
 	}{
 		{policy: config.IPv6Mesh, addresses: only4, ipv6: Refused},
 		{policy: config.IPv6Mesh, addresses: only6, ipv6: Captured},
-		{policy: config.IPv6Mesh, addresses: dualStack, noted: true},
+		{policy: config.IPv6Mesh, addresses: dualStack, note: left + `, ISTIO_DUAL_STACK is not true and "ipv6" is "mesh"`},
 		{policy: config.IPv6Mesh, addresses: dualStack, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Mesh, addresses: only4, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Never, addresses: only4, dual: "true", ipv6: Refused},
@@ -92,7 +93,8 @@ func TestFamilies(t *testing.T) {
 		{policy: config.IPv6Always, addresses: only4, dual: "true", ipv6: Captured},
 		{policy: config.IPv6Always, addresses: dualStack, ipv6: Captured},
 		{policy: config.IPv6Never, addresses: only4, ipv6: Refused},
-		{policy: config.IPv6Never, addresses: dualStack, dual: "true", noted: true},
+		{policy: config.IPv6Never, addresses: dualStack, dual: "true", note: left + ` and "ipv6" is "never"`},
+		{policy: config.IPv6Never, addresses: dualStack, note: left + ` and "ipv6" is "never"`},
 		{policy: config.IPv6Never, addresses: only6, refused: "IPv6 addresses only"},
 		{policy: config.IPv6Always, addresses: nil, refused: "no usable address"},
 		{policy: config.IPv6Mesh, addresses: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("::1")}, refused: "no usable address"},
@@ -108,9 +110,8 @@ func TestFamilies(t *testing.T) {
 			}
 			continue
 		}
-		noted := slices.ContainsFunc(decision.Notes, func(w string) bool { return strings.Contains(w, "IPv6 is left uncaptured") })
-		if decision.Intent.IPv6 != test.ipv6 || noted != test.noted {
-			t.Errorf("%+v: IPv6 is %q, noted %v", test, decision.Intent.IPv6, noted)
+		if note := strings.Join(decision.Notes, "\n"); decision.Intent.IPv6 != test.ipv6 || note != test.note {
+			t.Errorf("%+v: IPv6 is %q, note %q", test, decision.Intent.IPv6, note)
 		}
 	}
 }
