@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 		"sharedKernelRuntimeClasses":      {[]string{`["kata-fake", "nvidia*"]`}, map[string]string{`[" a"]`: "element 0: expected a name", `["*a"]`: "with * only at its end"}},
 		"fenceLimit":                      {[]string{`[]`, `["*"]`, `["out:udp:53@10.96.0.10/32", "in:tcp:0-65535@::/0"]`}, map[string]string{`"*"`: "a list", `["in:udp:53"]`: `element 0: empty element: expected a range`, `[53]`: "an exception in quotes", `["out:icmp:1@::/0"]`: "expected DIRECTION:PROTOCOL:PORTS@RANGE", `["out:udp:9-8@::/0"]`: "the lower port first"}},
 		"status":                          {[]string{`"lenient"`, `"strict"`}, map[string]string{`"on"`: "one of"}},
-		"agentSocket":                     {[]string{`"/a/agent.sock"`, `""`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: "ends in /agent.sock", `5`: "an absolute path", `null`: "an absolute path"}},
+		"agentSocket":                     {[]string{`"/a/agent.sock"`, `""`}, map[string]string{`"a"`: "an absolute path", `"/a/b"`: `ends in /agent.sock, without ., .. or //, or ""`, `5`: "an absolute path", `null`: "an absolute path"}},
 		"logLevel":                        {[]string{`"debug"`, `"error"`}, map[string]string{`"INFO"`: "one of", `"trace"`: "one of"}},
 		"mesh":                            {[]string{`{}`}, map[string]string{`null`: "an object", `[]`: "an object", `"x"`: "an object"}},
 		"mesh.outboundPort":               {[]string{`1`, `65535`}, map[string]string{`0`: port, `65536`: port, `"15001"`: port, `-1`: port, `1.5`: port}},

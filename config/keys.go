@@ -26,7 +26,7 @@ func Keys(c *NetConf) []Key {
 	return []Key{
 		{
 			Name: "kubeconfig", Type: "absolute path", Default: "/var/lib/capture-cni/kubeconfig",
-			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName)),
+			set:     into(&c.Kubeconfig, fileNamed(KubeconfigName, "")),
 			Meaning: "credentials for the API server, if the agent can't return a pod",
 		},
 		{

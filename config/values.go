@@ -78,11 +78,11 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 	}
 }
 
-// fileNamed returns a function that reads the absolute path of a file with this name. The plugin checks
-// later whether the file's directory is allowed.
-func fileNamed(name string) func(json.RawMessage) (string, error) {
-	return valid("an absolute path that ends in /"+name+", without ., .. or //", func(path string) bool {
-		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name
+// fileNamed returns a function that reads the absolute path of a file with this name or, if orEmpty is the
+// end of the expected form, "". The plugin checks later whether the file's directory is allowed.
+func fileNamed(name, orEmpty string) func(json.RawMessage) (string, error) {
+	return valid("an absolute path that ends in /"+name+", without ., .. or //"+orEmpty, func(path string) bool {
+		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name || path == "" && orEmpty != ""
 	})
 }
 
@@ -96,13 +96,6 @@ func meshNames(raw json.RawMessage) ([]MeshName, error) {
 	return names, err
 }
 
-func agentSocket(raw json.RawMessage) (string, error) {
-	if bytes.Equal(raw, []byte(`""`)) {
-		return "", nil
-	}
-	return fileNamed(AgentSocketName)(raw)
-}
-
 func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 	var duration time.Duration
 	_, err := valid(`a duration from "1s" to "2m"`, func(text string) bool {
@@ -114,6 +107,8 @@ func lookupTimeout(raw json.RawMessage) (time.Duration, error) {
 }
 
 var (
+	agentSocket = fileNamed(AgentSocketName, `, or ""`)
+
 	// namespaceOrPrefix reads a namespace, or a prefix with a trailing *. It refuses an empty prefix,
 	// which would mean every namespace.
 	namespaceOrPrefix = valid("a namespace, or a prefix such as openshift-* with * only at its end", func(text string) bool {
