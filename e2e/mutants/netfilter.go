@@ -42,7 +42,7 @@ var netfilterMutants = []mutant{
 	{
 		name: "missing-module-of-iptables-is-not-named",
 		file: "plugin/iptables/programs.go",
-		from: "return nil, nameMissing(filepath.Base(path), stderr.String(), err)",
+		from: "return nil, nameMissing(filepath.Base(path), string(stderr.content), err)",
 		to:   "return nil, err",
 		by:   by(root, "e2e/kernels", "TestLacking/modules_of_iptables-legacy"),
 	},

@@ -43,6 +43,7 @@ func TestFenceDecisions(t *testing.T) {
 		"an unknown value":                 {pod: fencedPod("yes"), want: "expected true, strict or false"},
 		"an exception":                     {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32, in:tcp:80-90@2001:db8::/32"))},
 		"a bad exception":                  {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
+		"a bad exception, with a limit":    {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), settings: limited, want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
 		"an exception alone":               {pod: meshedPod(allow("out:udp:53@10.96.0.10/32")), want: "it has no effect without " + annotationFence},
 		"a permitted exception":            {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: limited},
 		"another direction":                {pod: fencedPod("true", allow("in:udp:53@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
