@@ -15,7 +15,7 @@ SMOKE    := ^(TestInjected|TestAnnotations|TestTransparent|TestDNS|TestProbes|Te
 SEED     := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .DEFAULT_GOAL := help
-.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-packages test-histories test-oracles test-long test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-apiserver test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
+.PHONY: help build image release publishers plugins demo parts test-parts cluster cluster-down deps test ci full test-packages test-histories test-oracles test-long test-modules test-ages test-kernels test-mutants test-publish test-smoke test-clusters test-agents test-pods test-mesh test-versions test-flannel test-kube-router test-apiserver test-unit test-byte-order mutants soak fuzz golden bench bench-cluster vulncheck lint verify fmt clean kernels conformance matrix
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -136,6 +136,9 @@ $(PARTS)/flanneld: e2e/parts/flannel/go.mod
 		CGO_ENABLED=0 go build -C "$$OUT/flannel.src" -trimpath -ldflags "-s -w" -o "$$OUT/flanneld" .; rm -r "$$OUT/flannel.src"; \
 		$(PARTBUILD) -ldflags "-s -w" tool' $^
 
+$(PARTS)/kube-router: e2e/parts/kube-router/go.mod
+	@e2e/parts/keep.sh $@ '$(PARTBUILD) -ldflags "-s -w" tool' $^
+
 # The part of Cilium's agent that writes CNI configuration.
 $(PARTS)/cilium-cni-config: e2e/parts/cilium/go.mod e2e/parts/cilium/main.go
 	@e2e/parts/keep.sh $@ '$(PARTBUILD)cilium-cni-config -ldflags "-s -w" .' $^
@@ -237,14 +240,16 @@ test-smoke:
 
 # Tests on a cluster wait, too: three packages run at once, each with a cluster of its own.
 test-clusters:
-	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel test-apiserver
+	@$(MAKE) --no-print-directory --keep-going -j3 test-agents test-pods test-mesh test-versions test-flannel test-kube-router test-apiserver
 
 test-agents test-pods test-mesh test-versions test-apiserver: test-%:
 	go test -C e2e/cluster -count=1 -timeout 3h ./$*
 
-# What depends on the primary, with flannel and its installer in place of ptp.
+# What depends on the primary, with another one and its installer in place of ptp.
 test-flannel: $(PARTS)/flanneld
-	go test -C e2e/cluster -count=1 -p 1 -timeout 3h -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./pods ./agents -args -primary=flannel
+test-kube-router: $(PARTS)/kube-router
+test-flannel test-kube-router: test-%:
+	go test -C e2e/cluster -count=1 -p 1 -timeout 3h -run '^(TestRollout|TestPrimaryInstaller|TestInjected|TestReboot)$$' ./pods ./agents -args -primary=$*
 
 test-unit: ## The quick tests, without root or packages
 	go test -count=1 -short ./config ./plugin/... ./install/...

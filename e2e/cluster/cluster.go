@@ -76,8 +76,8 @@ func Start(ctx context.Context, dir, parts string, primary Primary, runtimes ...
 			return c, err
 		}
 	}
-	if primary == Flannel {
-		if err := c.loadFlannel(ctx); err != nil {
+	if i, found := installers[primary]; found {
+		if err := c.loadInstaller(ctx, i); err != nil {
 			return c, err
 		}
 		if err := c.InstallPrimary(ctx); err != nil {

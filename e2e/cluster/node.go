@@ -66,7 +66,7 @@ func (n *Node) connect() error {
 	}
 	defer host.NetNS.Close()
 	err = errors.Join(host.AddDefaultRoute(controlIPv4), host.AddDefaultRoute(controlIPv6))
-	if n.cluster.Primary == Flannel { // which connects the nodes' pods
+	if n.cluster.Primary != Ptp { // which connects the nodes' pods
 		return err
 	}
 	return errors.Join(err, route(n.Box, n.Number, nodes), route(n.cluster.Control, 0, nodes))

@@ -108,6 +108,8 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 		runtimes = nil
 	case c.Istio: // whose own programs fill the machine
 		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
+	case cluster.Primary(*primary) == cluster.KubeRouter: // is privileged, which CRI-O gives no container on a machine that lacks a capability
+		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
 	}
 	if c.Cluster, err = cluster.Start(ctx, dir, parts, cluster.Primary(*primary), runtimes...); err != nil {
 		return err
