@@ -30,9 +30,9 @@ func ExplainDenial(label, directory string, err error) error {
 	return fmt.Errorf("%w: %s: %s", err, what, do)
 }
 
-// IsDenial reports whether the node's security module caused a write's error. This is so if the process
-// is confined, and the error is a denied permission, although the directory's mode permits writing and
-// the file's mode permits reading.
+// IsDenial reports whether the node's security module probably caused a write's error. IsDenial assumes
+// this if the process is confined, and the error is a denied permission, although the directory's mode
+// permits writing and the file's mode permits reading.
 func IsDenial(label, directory string, err error) bool {
 	failed, names := errors.AsType[*fs.PathError](err)
 	return label != "" && label != "unconfined" && errors.Is(err, fs.ErrPermission) && modeAllows(directory, 3) &&

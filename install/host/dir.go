@@ -213,9 +213,8 @@ func (d *Dir) ClearTemps() error {
 // ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("another process holds the directory's lock")
 
-// TryLock locks the directory. If another process holds the lock, it returns ErrLocked without waiting.
-// The kernel releases the lock when the process ends. It needs no lock file, so it works on a full
-// disk.
+// TryLock locks the directory until the Closer is closed or the process ends. If another process holds
+// the lock, TryLock returns ErrLocked without waiting. It needs no lock file, so it works on a full disk.
 func (d *Dir) TryLock() (io.Closer, error) {
 	directory, err := d.root.Open(".")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept means that the new file gets the permissions and the owner of the file that it replaces. If
-// there was no file, it gets mode 0600.
+// Kept means that the new file gets the permissions and the owner of the regular file that it replaces.
+// If there was none, the new file gets mode 0600.
 const Kept fs.FileMode = 0
 
 // Ensure writes a file of the agent's own, with mode 0600, unless the file already has this content.

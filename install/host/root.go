@@ -12,7 +12,7 @@ import (
 // Simulations set a Disk; on a real node it is nil.
 type Disk func(operation, path string) error
 
-// root is an open directory with a Disk, which can make its operations fail.
+// root is an open directory with a Disk, which can make some of the directory's operations fail.
 type root struct {
 	*os.Root
 	path string
@@ -28,7 +28,7 @@ func openRoot(path string, disk Disk) (root, error) {
 	return r, err
 }
 
-// before calls the Disk, and returns its error in the form of the operating system's errors.
+// before calls the Disk, and returns the Disk's error in the form that package os gives to errors.
 func (r root) before(operation, name string) error {
 	if r.disk == nil {
 		return nil

@@ -24,7 +24,7 @@ import (
 const MaxPath = 107
 
 // ListenStream creates a stream socket. Closing the listener does not delete the socket's file, so
-// connections are refused until the next agent replaces the file.
+// connections are refused until this agent or the next one replaces the file.
 func ListenStream(ctx context.Context, path string) (*net.UnixListener, error) {
 	return replace(path, func(unfinished string) (*net.UnixListener, error) {
 		listener, err := (&net.ListenConfig{Control: ownerOnly}).Listen(ctx, "unix", unfinished)
@@ -133,8 +133,8 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 	return nil
 }
 
-// checkPath returns errRemoved if the socket's file is missing, and another error if a different file
-// is at its path.
+// checkPath returns errRemoved if the socket's file is missing at a path, and another error if a
+// different file is there.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -143,13 +143,13 @@ func checkPath(path string, made os.FileInfo) error {
 	case err != nil:
 		return err
 	case !os.SameFile(made, found):
-		return errors.New("another file is in the socket's place")
+		return fmt.Errorf("another file is in the socket's place at %s", path)
 	}
 	return nil
 }
 
-// Alias gives a socket a second path, in a directory that it creates, so that a container that mounts
-// only this directory reaches the socket. Both paths must be on the same file system.
+// Alias creates a second path of a socket, and the path's directory, so that a container that mounts only
+// this directory reaches the socket. Both paths must be on the same file system.
 func Alias(path, alias string) error {
 	unfinished, err := prepare(alias)
 	if err != nil {
