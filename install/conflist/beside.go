@@ -9,8 +9,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// Other is istio-cni or another mesh's plugin in the list that the runtime loads, with the agent's
-// decision whether to add capture-cni's entry to this list.
+// Other is istio-cni or another mesh's plugin in a list that the runtime may load, with the agent's
+// decision whether to write capture-cni's entry next to it.
 type Other struct {
 	file     string
 	Plugin   string
@@ -27,10 +27,10 @@ const (
 	kept    decision = "kept"    // the agent updates its existing entry
 )
 
-// Beside returns istio-cni and the plugins of other meshes in the list that the runtime loads, and the
-// mode in which the agent may write its entry. This is the given mode, except that an existing entry
+// Beside returns istio-cni and the plugins of other meshes in the lists that the runtime may load, and
+// the mode in which the agent may write its entry. This is the given mode, except that an existing entry
 // keeps its mode next to an istio-cni that forbids a new one. Beside returns an error if there is no
-// valid list, if the list's CNI version permits no entry, if the list has no interface plugin, or if
+// valid list, if a list's CNI version permits no entry, if a list has no interface plugin, or if
 // istio-cni forbids the entry. Under Multus, it examines no list.
 func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allowedMode report.Mode, err error) {
 	if mode.UnderMultus() {
@@ -60,8 +60,8 @@ func Beside(net Net, mode report.Mode, allowIstioCNI bool) (others []Other, allo
 }
 
 // decideBeside decides whether the agent may write its entry next to another plugin that captures. Only
-// istio-cni can forbid the entry, because it captures the same pods. Other meshes' plugins capture only
-// pods with their own proxies.
+// istio-cni can forbid the entry, because by default it captures the same pods as capture-cni. Other
+// meshes' plugins capture only pods with their own proxies.
 func decideBeside(plugin Plugin, p primary, net Net, allowIstioCNI bool) Other {
 	other := Other{file: p.File, Plugin: Shown(plugin.Type), ambient: plugin.Ambient, Decision: allowed}
 	if !plugin.IsIstioCNI() || allowIstioCNI && !plugin.Ambient {
@@ -92,8 +92,9 @@ func standingMode(net Net, p primary) (mode report.Mode, found bool) {
 	return report.DropIn, found
 }
 
-// CapturesTwice returns a warning for each istio-cni plugin that captures the same pods as an entry of
-// this mode. The list of mode owned omits istio-cni, except with ambient mode.
+// CapturesTwice returns a warning for each istio-cni plugin that the runtime calls next to an entry of
+// this mode, because both may capture the same pods. The list of mode owned omits istio-cni, except with
+// ambient mode.
 func CapturesTwice(others []Other, mode report.Mode) (warnings report.Findings) {
 	for _, other := range others {
 		if (mode != report.Owned || other.ambient) && other.Decision != Refused && (Plugin{Type: other.Plugin}).IsIstioCNI() {

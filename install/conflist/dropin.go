@@ -17,8 +17,8 @@ const DropInName = "capture-cni.conf"
 // dropIn also triggers that watch.
 type dropIn struct{}
 
-// in opens the directory of the drop-ins of each primary list that permits them, and calls the function do
-// with it. With create, it creates missing directories.
+// in opens, for each primary list that permits drop-ins, the directory of the drop-ins, and calls the
+// function do with this directory. With create, it creates missing directories.
 func (dropIn) in(net Net, create bool, do func(*host.Dir) error) error {
 	return eachPrimary(net, report.DropIn, func(p primary) error {
 		directory, err := net.Sub(p.List.Name, create)
@@ -69,7 +69,7 @@ func eachSubdirectory(net Net, do func(name string, directory *host.Dir) error) 
 	for _, name := range names {
 		directory, err := net.Sub(name, false)
 		if err != nil {
-			continue // removed in the meantime, or a link
+			continue // removed or replaced in the meantime
 		}
 		errs = append(errs, do(name, directory), directory.Close())
 	}

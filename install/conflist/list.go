@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist places the plugin's entry in the runtime's CNI configuration, in each mode, and
-// finds the list that the runtime loads. When it edits a list, it changes only the bytes of our entry,
-// so that unknown keys, numbers beyond float64, and the indentation stay.
+// Package conflist adds the plugin's entry to the CNI configuration of the runtime or of Multus, as the
+// mode says, and finds the lists that the runtime may load. When it edits a list, it changes only the
+// bytes of our entry, so that unknown keys, numbers beyond float64, and the indentation stay.
 package conflist
 
 import (
@@ -44,8 +44,8 @@ func (p Plugin) OtherMesh() bool {
 	return p.IsIstioCNI() || slices.Contains(report.MeshPlugins(), p.Type)
 }
 
-// IsIstioCNI reports whether the plugin is istio-cni, which captures the same pods as capture-cni.
-// Older installers add a prefix to its name.
+// IsIstioCNI reports whether the plugin is istio-cni, which captures Istio's pods, as capture-cni does by
+// default. Older installers add a prefix to its name.
 func (p Plugin) IsIstioCNI() bool {
 	return p.Type == report.IstioCNI || strings.HasSuffix(p.Type, "-"+report.IstioCNI)
 }

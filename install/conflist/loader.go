@@ -27,7 +27,7 @@ type Loader struct {
 	SeesAll bool     // BinDirs contains all directories in which CRI-O looks for plugins
 }
 
-// Net is the runtime's directory of conflists.
+// Net is the directory to which the agent adds the entry: the runtime's or, under Multus, one of Multus.
 type Net struct {
 	*host.Dir
 	Loader
@@ -101,8 +101,8 @@ func (n Net) unseen(p primary, own bool) (unseen []string) {
 }
 
 // isProgram reports whether a file is executable, and begins like an ELF file or a script. CRI-O also
-// skips a list if a program fails the CNI command VERSION, but isProgram can't run the program, which
-// may need files of the node.
+// skips a list if a program fails the CNI command VERSION, or does not support the list's version.
+// isProgram can't find that out, because the program may need files of the node to run.
 func isProgram(path string) bool {
 	file, err := host.Open(path)
 	if err != nil {

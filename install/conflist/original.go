@@ -24,7 +24,7 @@ func hasOriginal(net Net) bool {
 
 // restoreOriginal restores a plain configuration that an earlier release renamed. The runtime then
 // loads the plain file, and the caller removes the list that the release made from it. If another
-// program has written either file since, restoreOriginal changes nothing and returns an error.
+// program has since given either file other content, restoreOriginal changes nothing and returns an error.
 func restoreOriginal(net Net, conf string) error {
 	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
 	text, err := net.Read(original)

@@ -32,7 +32,7 @@ type PluginOutline struct {
 	Own json.RawMessage `json:"-"`
 }
 
-// Limits of an Outline. They are ten times larger than lists on real nodes.
+// Limits of an Outline. They are far above the sizes of lists on real nodes.
 const (
 	maxPlugins      = 64
 	maxCapabilities = 32
@@ -111,5 +111,5 @@ func withoutContent(err error) error {
 		return fmt.Errorf("not of the expected form: a JSON %s where another type is expected", kind)
 	}
 	return errors.New("libcni can't load it: expected a name, versions as texts, " +
-		"true or false for disableCheck, disableGC and loadOnlyInlinedPlugins, and plugins that each have a type")
+		"true or false for disableCheck, disableGC and loadOnlyInlinedPlugins, and one or more plugins, each with a type")
 }

@@ -28,7 +28,7 @@ func TestOutline(t *testing.T) {
 			Fault: "reading a configuration list: not of the expected form: a JSON number where another type is expected",
 		},
 		`{"name": "net", "plugins": []}`: {
-			Name: "net", Fault: "reading a configuration list: libcni can't load it: expected a name, versions as texts, true or false for disableCheck, disableGC and loadOnlyInlinedPlugins, and plugins that each have a type",
+			Name: "net", Fault: "reading a configuration list: libcni can't load it: expected a name, versions as texts, true or false for disableCheck, disableGC and loadOnlyInlinedPlugins, and one or more plugins, each with a type",
 		},
 	} {
 		got, err := OutlineOf([]byte(text))

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// fromConf converts a plain .conf to a list with one plugin, so that With can add our entry. The list
-// keeps the network's name, because IPAM plugins store their leases under this name.
+// fromConf converts a plain configuration to a list with one plugin, so that With can add our entry. The
+// list keeps the network's name, because IPAM plugins store their leases under this name.
 func fromConf(conf []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(conf, &fields); err != nil {
@@ -49,7 +49,8 @@ func sourceOf(list []byte) string {
 }
 
 // embed returns a copy of the primary list with our entry and the source. The copy lacks istio-cni,
-// which captures the same pods. But an istio-cni with ambient mode stays, because ambient pods need it.
+// which by default captures the same pods as our plugin. But an istio-cni with ambient mode stays,
+// because ambient pods need it.
 func embed(primary *List, source string, entry []byte) ([]byte, error) {
 	text, err := primary.without(func(p Plugin) bool { return p.IsIstioCNI() && !p.Ambient }).With(entry)
 	if err != nil {

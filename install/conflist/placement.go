@@ -80,9 +80,9 @@ func (f file) Found(net Net) (bool, error) { return net.Has(f.name) }
 
 func (f file) Remove(net Net) error { return net.Remove(f.name) }
 
-// Fault returns nil if the entry is up to date and, except under Multus, each list that the runtime may
-// load contains the plugin. Otherwise it returns the reason. For Auto, an up-to-date entry in any mode
-// that Auto can choose is enough.
+// Fault returns nil if the entry is up to date and, except under Multus, each set of lists that the
+// runtime may load contains the plugin. Otherwise it returns the reason. For Auto, the entry may be up to
+// date in any mode that Auto can choose.
 func Fault(net Net, mode report.Mode, entry []byte) (err error) {
 	modes := []report.Mode{mode}
 	if mode == report.Auto {

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// primary is a list that the runtime would load if there were no agent.
+// primary is a list that the runtime may load. Primaries omits the agent's own list.
 type primary struct {
 	File  string
 	text  []byte
@@ -40,7 +40,7 @@ func FindPrimary(net Net) (primary, error) {
 }
 
 // Primaries returns the lists of which the runtime would load one if there were no agent. It returns an
-// error, often Waiting, if there is none.
+// error, often Waiting, if there is none, or if it can't read a list that the runtime may load.
 func Primaries(net Net) (found []primary, err error) {
 	choices, err := net.load(false)
 	if err != nil {
@@ -58,7 +58,8 @@ func Primaries(net Net) (found []primary, err error) {
 		}
 	}
 	if len(found) == 0 {
-		err := Waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet")
+		err := Waiting("no network configuration in " + net.Path() + ": the interface plugin has not been installed yet, " +
+			"or CRI-O's cni_default_network names another network")
 		if len(choices.skipped) > 0 {
 			err += Waiting("; CRI-O skips a list that is faulty or lacks a program: " + errors.Join(choices.skipped...).Error())
 		}
@@ -87,8 +88,9 @@ func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 	return err
 }
 
-// WithoutDropIn returns the mode that Auto chooses if the runtime loads no drop-ins: Owned if the agent
-// must not change a primary file, or if an earlier release renamed one, and otherwise Insert.
+// WithoutDropIn returns the mode that Auto chooses if the runtime does not report that it has loaded a
+// drop-in: Owned if the agent must not change a primary file, or if an earlier release renamed one, and
+// otherwise Insert.
 func WithoutDropIn(net Net) report.Mode {
 	found, _ := Primaries(net)
 	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
@@ -214,7 +216,7 @@ func (p primary) CheckVersion() error {
 			p.File, Shown(p.List.CNIVersion))
 	}
 	if !p.List.HasOthers() {
-		return errNoInterfacePlugin
+		return fmt.Errorf("%s: %w", p.File, errNoInterfacePlugin)
 	}
 	return nil
 }
