@@ -61,7 +61,7 @@ func (n *Node) CheckRemovable(ctx context.Context, force bool) error {
 }
 
 // Clean removes capture-cni from the node. It removes the boot files and the entry first, so that no new
-// pod needs the plugin, and then its other files. It removes the files in BinDirs only with purge,
+// pod needs the plugin, and then the other files. It removes the files in BinDirs only with purge,
 // because the runtime executes the plugin to delete pods that started with it. A missing file is no
 // error.
 func (n *Node) Clean(purge bool) error {

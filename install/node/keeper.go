@@ -142,9 +142,9 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	k.nextResync = time.Now().Add(k.untilNext())
 }
 
-// repair restores the entry after a change in the runtime's directory. If the plugin or its credentials
-// are not in place, or the backend does not work, it reconciles the whole node instead, because the
-// agent must write the entry after everything that the plugin needs.
+// repair restores the entry after a change in NetDir. If the plugin or its credentials are not in place,
+// or the backend does not work, it reconciles the whole node instead, because the agent must write the
+// entry after everything that the plugin needs.
 func (k *Keeper) repair(ctx context.Context) {
 	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
 		k.resync(ctx, false)

@@ -152,10 +152,10 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 	return errors.Join(do(directory), directory.Close())
 }
 
-// PlaceEntry writes the entry into the runtime's CNI configuration, and removes the entries of other
-// modes. In mode owned, it keeps these while the runtime may load one of several lists. It writes
-// nothing if withholdsEntry forbids that. changed reports whether it wrote a missing or outdated entry,
-// except by tryDropIn.
+// PlaceEntry writes the entry into the CNI configuration of the runtime or of Multus, and removes the
+// entries of other modes. But in mode owned, it keeps those entries while the runtime may load one of
+// several lists. It writes nothing if withholdsEntry forbids that. changed reports whether it wrote a
+// missing or outdated entry, except by tryDropIn.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
 	err = n.withLists(ctx, func(net conflist.Net) (err error) {
@@ -200,7 +200,7 @@ func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	return changed, n.written(n.Settings.NetDir, err)
 }
 
-// withLists opens the runtime's directory of conflists, and calls do with it.
+// withLists opens NetDir, and calls do with it.
 func (n *Node) withLists(ctx context.Context, do func(conflist.Net) error) error {
 	return n.within(n.Settings.NetDir, func(net *host.Dir) error { return do(conflist.Net{Dir: net, Loader: n.runtimeLoader(ctx)}) })
 }
@@ -251,8 +251,8 @@ func (n *Node) VerifyMode(ctx context.Context, mode report.Mode) Report {
 }
 
 // examineEntry returns an error if the entry is missing, wrong or forbidden by istio-cni, or if the
-// runtime might not load it, and warnings about istio-cni plugins in the list that capture the same
-// pods.
+// runtime might not load it. It also returns warnings about istio-cni plugins in the list that may
+// capture the same pods.
 func (n *Node) examineEntry(ctx context.Context, kubeconfig string, mode report.Mode) (warnings report.Findings, err error) {
 	err = n.withLists(ctx, func(net conflist.Net) error {
 		others, mode, err := conflist.Beside(net, mode, n.Settings.BesideIstioCNI)

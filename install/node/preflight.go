@@ -97,7 +97,7 @@ func (p *preflight) note(code report.Code, do, what string, args ...any) {
 func (p *preflight) directories(ctx context.Context, runtime *cri.Client) {
 	reported, source := cri.ReadCNISettings(ctx, p.settings.Root, runtime)
 	if source == "" {
-		p.note(report.DirectoriesUnknown, "check that --net-dir and --bin-dir are the runtime's",
+		p.note(report.DirectoriesUnknown, "check that --bin-dir and, except under Multus, --net-dir are the runtime's",
 			"neither the runtime nor a file of containerd or CRI-O says which CNI directories the runtime uses")
 		return
 	}

@@ -29,7 +29,7 @@ func TestPreflight(t *testing.T) {
 		list, second = "/etc/cni/net.d/10-a.conflist", "/etc/cni/net.d/20-b.conflist"
 		containerd   = "/etc/containerd/config.toml"
 		good         = `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}]}`
-		unknown      = "note: neither the runtime nor a file of containerd or CRI-O says which CNI directories the runtime uses: check that --net-dir and --bin-dir are the runtime's"
+		unknown      = "note: neither the runtime nor a file of containerd or CRI-O says which CNI directories the runtime uses: check that --bin-dir and, except under Multus, --net-dir are the runtime's"
 		loads        = "10-a.conflist, which the runtime loads, has the entry of "
 		retire       = "a pod that both plugins capture does not start: remove istio-cni (deploy/guides/migrate-istio-cni.md)"
 		open         = "note: the CIS Kubernetes Benchmark (1.1.9) expects the mode 0600 of files in /etc/cni/net.d: NAME (0644): set the mode 0600, or ask the owner to"

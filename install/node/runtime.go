@@ -17,8 +17,8 @@ import (
 // runtimeFault returns an error if the runtime does not answer, or reports a configuration that does not
 // call the plugin or, in mode multus-chain, the chain. It returns nil in mode multus, and if the runtime
 // does not report its configuration, or has no socket, because the agent then relies on the files. In
-// mode auto, a missing socket is an error, except with --cri-socket none, because the runtime's report
-// decides the mode.
+// mode auto, a missing socket is an error, because the runtime's report decides the mode. With
+// --cri-socket none, runtimeFault returns nil in every mode.
 func (n *Node) runtimeFault(ctx context.Context, mode report.Mode) error {
 	if n.Runtime == nil || mode == report.Multus {
 		return nil
@@ -48,8 +48,8 @@ func auxiliaryChainFault(loaded cri.CNIConfig, name string) error {
 	return err
 }
 
-// loadTimeout is the time that the agent waits for the runtime to load a file that the runtime watches.
-// It is long, because mode auto keeps its choice, and a node is busiest when its agent starts.
+// loadTimeout is the time that the agent waits for the runtime to load a drop-in. It is long, because
+// mode auto keeps its choice, and a node is busiest when its agent starts.
 // answerTimeout is the time after which the agent reports that the runtime does not answer.
 const loadTimeout, answerTimeout = 30 * time.Second, 5 * time.Second
 
@@ -115,8 +115,7 @@ func (n *Node) runtimeLoader(ctx context.Context) conflist.Loader {
 }
 
 // Rival returns the program that keeps removing the entry, or "unknown" if no file of the node
-// identifies the program. The warning names the list and the network that lose the entry, if there is a
-// list.
+// identifies the program. The warning names the primary list and its network, if there is such a list.
 func (n *Node) Rival(ctx context.Context) (writer string, warning report.Finding) {
 	list, renamed := "no list in "+n.Settings.NetDir, ""
 	_ = n.withLists(ctx, func(net conflist.Net) error { // there may be no list at the moment

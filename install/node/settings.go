@@ -19,7 +19,7 @@ type Settings struct {
 	Root string
 	Mode report.Mode
 
-	NetDir      string   // directory of network configurations: the runtime's, in mode multus Multus's, in mode multus-chain the chain's
+	NetDir      string   // directory of network configurations: the runtime's or, under Multus, that of Multus or of its auxiliary chain
 	BinDirs     []string // the runtime's directories of plugins
 	StateDir    string   // survives a reboot; contains the credentials and the agent's state
 	RunDir      string   // contains the agent's sockets and the backend's verdict, and the credentials while StateDir is full or read-only
@@ -39,8 +39,8 @@ type Settings struct {
 	Disk    host.Disk `json:"-"` // makes operations fail in simulations; nil on a real node
 }
 
-// DefaultSettings returns the defaults of the agent's flags, except those about credentials. Its
-// directories are those of kubeadm's nodes.
+// DefaultSettings returns the defaults of the agent's flags, except those about credentials. NetDir and
+// BinDirs are those of kubeadm's nodes.
 func DefaultSettings(root string) Settings {
 	return Settings{
 		Root: root, Mode: report.Auto,

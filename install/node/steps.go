@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Present keeps the plugin installed until ctx ends. Then it removes nothing, so that pods are captured
-// even without an agent.
+// Present keeps the plugin installed until ctx ends. Then it removes nothing, so that the runtime calls
+// the plugin even while no agent runs.
 func (k *Keeper) Present(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	lock := k.claim(ctx)
@@ -36,8 +36,7 @@ func (k *Keeper) Present(ctx context.Context) {
 	}
 }
 
-// otherDirectories returns the watched directories except the runtime's network directory, which
-// contains the entry.
+// otherDirectories returns the watched directories except NetDir, which contains the entry.
 func (k *Keeper) otherDirectories() []string {
 	wanted := k.node.Settings
 	others := []string{filepath.Dir(wanted.Credentials.CAFile)}
@@ -48,8 +47,8 @@ func (k *Keeper) otherDirectories() []string {
 }
 
 // Changed schedules the work after a change in a directory. For one of otherDirectories, that is a
-// resync in the next step. For any other directory, such as the runtime's, it is a repair, which the
-// back-off can delay.
+// resync in the next step. For any other directory, such as NetDir, it is a repair, which the back-off
+// can delay.
 func (k *Keeper) Changed(directory string) {
 	if slices.Contains(k.otherDirectories(), directory) {
 		k.nextResync = time.Time{}

@@ -100,7 +100,7 @@ func (w *watcher) forward(ctx context.Context) {
 			}
 			w.send(ctx, filepath.Dir(event.Name))
 		case err := <-w.Errors: // ErrEventOverflow means that events were lost
-			w.log.Warn("watching the node's directories", "error", err)
+			w.log.Warn("a watch failed; checking all watched directories", "error", err)
 			for _, directory := range w.directories {
 				w.addSubdirectories(directory)
 				w.send(ctx, directory)
@@ -119,8 +119,8 @@ func (w *watcher) forward(ctx context.Context) {
 	}
 }
 
-// addSubdirectories watches a directory's subdirectories, which contain drop-ins. If it fails, the next
-// resync notices the changes.
+// addSubdirectories watches a directory's subdirectories, which may contain drop-ins. If it fails, the
+// next resync notices the changes.
 func (w *watcher) addSubdirectories(directory string) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
