@@ -13,7 +13,7 @@ import (
 const (
 	minRequestPause = time.Second
 	maxRequestPause = time.Minute
-	longPause       = 5 * time.Minute // at most after a rejected token, and at least after a fault of the clocks
+	longPause       = 5 * time.Minute // the longest pause after a rejected token, and the shortest after a fault of the clocks
 	minClockFault   = time.Minute
 )
 
@@ -73,9 +73,9 @@ func (r *requests) random(limit time.Duration) time.Duration {
 	return rand.N(limit)
 }
 
-// clockFault returns an error if the times of a token show that this node's clock is wrong by half of
-// the token's lifetime, and by at least minClockFault. A new token would then be due for renewal at once,
-// or only after its expiry.
+// clockFault returns an error if the times of a token show that this node's clock is wrong by at least
+// half of the token's lifetime, and by at least minClockFault. A new token would then be due for renewal
+// at once, or only after its expiry.
 func (l Lifetime) clockFault(now time.Time) error {
 	limit := max(minClockFault, l.Expires.Sub(l.Issued)/2)
 	ahead := now.Sub(l.Issued)

@@ -53,8 +53,9 @@ func documents(content []byte) (objects []map[string]any, err error) {
 	return objects, nil
 }
 
-// values reports whether a document is JSON, and returns its JSON values, of which a document can
-// contain several in a row. JSON does not go to the YAML parser, which rejects some of JSON's escapes.
+// values reports whether a document is JSON that begins with an object, and returns its values, of which
+// it can contain several in a row. Such JSON does not go to the YAML parser, which rejects some of JSON's
+// escapes.
 func values(document string) (texts []json.RawMessage, isJSON bool) {
 	if !strings.HasPrefix(strings.TrimSpace(document), "{") {
 		return nil, false

@@ -45,7 +45,7 @@ const (
 // podNetwork is the state of the pod's network namespace that a process without capabilities can read.
 type podNetwork struct {
 	addresses   []netip.Addr // addresses other than loopback and link-local
-	proxySource bool         // lo has the address that ADD or a repair adds with IPv6 rules
+	proxySource bool         // lo has the address that ADD or a repair adds with IPv6 rules of Istio and Kuma
 }
 
 func readPodNetwork() (podNetwork, error) {
@@ -67,8 +67,9 @@ func readPodNetwork() (podNetwork, error) {
 	return pod, nil
 }
 
-// families returns the families to prove. Auto proves the families that the mesh captures. In a
-// dual-stack pod, IPv6 is one of them only if ADD or a repair wrote IPv6 rules.
+// families returns the families to prove. With Auto, they are the families of the pod's addresses, but
+// in a dual-stack pod, IPv6 only if proxySource shows that the pod's IPv6 is captured. For other meshes
+// than Istio and Kuma, proxySource does not show that, so the caller has to select Both.
 func (pod podNetwork) families(selected Families) []Family {
 	named := map[Families][]Family{OnlyIPv4: {IPv4}, OnlyIPv6: {IPv6}, Both: {IPv4, IPv6}}
 	if families, ok := named[selected]; ok {

@@ -145,8 +145,9 @@ const (
 	// Outbound connects to an address outside the pod, with any uid and gid other than the proxy's.
 	Outbound Direction = "outbound"
 
-	// Inbound connects to the pod's own address, with the proxy's uid. The rules treat such a
-	// connection as inbound, because the proxy opens it if the pod calls its own service.
+	// Inbound connects to the pod's own address, with the proxy's uid. The rules of Istio and Kuma treat
+	// such a connection as inbound, because the proxy opens it if the pod calls its own service. Other
+	// meshes' rules exempt such a connection, so a run can't prove that they capture inbound traffic.
 	Inbound Direction = "inbound"
 )
 
