@@ -64,7 +64,7 @@ container, it has the sockets and capabilities that it needs:
 			return err
 		},
 	}
-	packet.declare(command.Flags(), "that of the pod's routes")
+	packet.declare(command.Flags(), "that of the pod's routes or, with --in, that of the address --to")
 	command.Flags().StringVar(&scope, "scope", scopeAll,
 		"what is examined: node for the record of the last ADD, pods or all for the sandbox, too")
 	declareUpdate(command.Flags(), &update)

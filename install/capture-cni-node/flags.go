@@ -14,8 +14,8 @@ import (
 )
 
 // variable returns the name of the environment variable that sets a flag, such as CAPTURE_CNI_NET_DIR
-// for --net-dir. Both containers of the DaemonSet have these variables, so commands under kubectl exec
-// inherit them.
+// for --net-dir. The DaemonSet's containers have these variables, so commands under kubectl exec inherit
+// them.
 func variable(flag string) string {
 	return "CAPTURE_CNI_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

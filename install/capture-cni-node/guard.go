@@ -34,17 +34,17 @@ func guardCommand(o *options) *cobra.Command {
 		Short: "Verify and repair the capture of running pods",
 		Long: `Verify and repair the capture of the pods of the mesh that run on the node.
 
-The guard lists the pods through the runtime and compares the rules in each network
-namespace with the desired state, which comes from the annotations at the pod's
-creation and, with --update annotations, from later edits. With --policy inPlace it
-repairs uncaptured and drifted pods; connections survive if the kernel allows it,
-except in fenced pods. With --policy evict it asks the agent to evict such pods, if a
-controller replaces them. It keeps each pod's baseline in --run-dir, to detect drift
+The guard lists the pods through the runtime and compares the rules in each pod's
+network namespace with the desired state, which comes from the annotations at the
+pod's creation and, with --update annotations, from later edits. With --policy inPlace
+it repairs uncaptured and drifted pods, except sandboxed ones; connections survive if
+the kernel allows it, except in fenced pods. With --policy evict it asks the agent to
+evict such pods instead, if a controller replaces them. It keeps each pod's baseline in --run-dir, to detect drift
 also after a restart.
 
-Needs --cri-socket, the agent's sockets in --run-dir, the pods' network namespaces at
-the runtime's paths, and the capabilities SYS_ADMIN and NET_ADMIN. It has no access to
-the API server: it asks the agent for pods.`,
+Needs --cri-socket, the agent's sockets, the pods' network namespaces at the runtime's
+paths, and the capabilities SYS_ADMIN and NET_ADMIN. It has no access to the API
+server: it asks the agent for pods.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !slices.Contains(guard.Policies(), guard.Policy(policy)) {

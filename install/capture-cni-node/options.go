@@ -34,8 +34,8 @@ type options struct {
 	log                 *slog.Logger
 	refusals            *kube.Refusals // records refusals of the API server; nil if the command does not record them
 
-	sockets []string    // paths of the runtime's sockets in the agent's file system
-	runtime *cri.Client // nil without a CRI socket
+	sockets []string    // the results of findSockets
+	runtime *cri.Client // nil with --cri-socket none
 }
 
 const inCluster = "/var/run/secrets/kubernetes.io/serviceaccount/"
@@ -49,19 +49,21 @@ func (o *options) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.BesideIstioCNI, "beside-istio-cni", false,
 		"add the entry also next to istio-cni's, for a migration; never next to one with ambient mode enabled")
 	flags.StringVar(&o.NetDir, "net-dir", o.NetDir,
-		"directory of the runtime's network configurations, on the node; with --mode multus-chain, that of Multus' auxiliary chain")
+		"directory of the runtime's network configurations, on the node; with --mode multus, of Multus' configurations; "+
+			"with --mode multus-chain, of Multus' auxiliary chain")
 	flags.StringSliceVar(&o.BinDirs, "bin-dir", o.BinDirs, "directories of the runtime's plugins, on the node; can be repeated")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory of the credentials and the agent's state, on the node; must survive a reboot")
 	flags.StringVar(&o.RunDir, "run-dir", o.RunDir,
-		"directory of the agent's sockets, on the node; holds the credentials while the disk of --state-dir is full or read-only")
+		"directory, on the node, of the agent's sockets, the guard's files and the result of the command backend; "+
+			"holds the credentials while the disk of --state-dir is full or read-only")
 	flags.StringVar(&o.TmpfilesDir, "tmpfiles-dir", "",
 		"with --mode multus-chain: directory of systemd-tmpfiles' configuration, on the node, "+
-			"for a line that recreates the entry at boot; empty: none")
+			"for a file that recreates the entry at boot; empty: no file")
 	flags.StringVar(&o.Binary, "plugin", o.Binary, "path of the plugin to install, in the agent's own file system")
 	flags.StringVar(&o.netConf, "netconf", "", "further keys of the plugin's entry: a JSON object, or a file with one")
 	flags.BoolVar(&o.tryKernel, "try-kernel", true,
-		"use the result of the command backend since the node's boot; false: the backend is not tested")
+		"use the result of the command backend since the node's boot; false: assume that the backend works; it must not be auto")
 	flags.StringSliceVar(&o.criSockets, "cri-socket", []string{searchSocket},
 		"the runtime's CRI socket, in the agent's own file system; can be repeated; "+
 			"auto: the known runtimes' sockets below --root; none: the agent does not ask the runtime")
@@ -120,7 +122,8 @@ func (o *options) prepare() (err error) {
 	case err != nil:
 	case len(pods) > host.MaxPath:
 		faults = append(faults,
-			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir", pods, len(pods), host.MaxPath))
+			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir, "+
+				"or a shorter agentSocket if --netconf sets it", pods, len(pods), host.MaxPath))
 	case pods == "" && !o.Credentials.OnNode:
 		faults = append(faults,
 			errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))
@@ -133,8 +136,8 @@ func (o *options) prepare() (err error) {
 	return errors.Join(append(faults, err)...)
 }
 
-// readBackend reads the verdict of the backend's test and, with the backend auto, uses the backend that
-// the test chose.
+// readBackend reads the verdict of the backend's test, unless --try-kernel is false. With the backend
+// auto, it then uses the backend that the test chose.
 func (o *options) readBackend() (err error) {
 	if !o.tryKernel {
 		return nil
@@ -169,7 +172,7 @@ const (
 )
 
 // findSockets returns the paths, in the agent's file system, at which the runtime's CRI socket can be.
-// It returns none for --cri-socket none.
+// It returns none if --cri-socket is none or empty.
 func (o *options) findSockets() (paths []string, err error) {
 	switch strings.Join(o.criSockets, ",") {
 	case searchSocket:

@@ -34,7 +34,7 @@ func (f *packetFlags) declare(flags *pflag.FlagSet, byDefault string) {
 		"with --to: the packet's source, IP or IP:PORT; empty: that of the pod's routes, or one that no rule names")
 	flags.StringVar(&f.as, "as", "", "with --to: the sending process, UID:GID; empty: a user and a group that no rule names")
 	flags.BoolVar(&f.udp, "udp", false, "with --to: UDP instead of TCP")
-	flags.BoolVar(&f.ping, "ping", false, "with --to, an IP address without a port: an ICMP echo request instead of TCP")
+	flags.BoolVar(&f.ping, "ping", false, "with --to, which then has no port: an ICMP echo request instead of TCP")
 	flags.BoolVar(&f.in, "in", false, "with --to: the packet comes from another host, to an address of the pod")
 	flags.StringVar(&f.by, "interface", "", "with --to: the interface by which the packet leaves or arrives; empty: "+byDefault)
 	flags.Uint32Var(&f.mark, "mark", 0, "with --to: the packet's mark, as the proxy sets it with TPROXY")

@@ -33,8 +33,9 @@ func aboutOf(command *cobra.Command) func(context.Context, io.Writer) error {
 	}
 }
 
-// flagsOf returns the flags that were set, with their values. Of a URL with a user, it returns only the
-// scheme and the host. No other flag contains a secret.
+// flagsOf returns the flags that were set, with their values or, for values that are not plain, the
+// placeholder of report.Plain. Of a URL with a user, it returns only the scheme and the host. No other
+// flag contains a secret.
 func flagsOf(flags *pflag.FlagSet) string {
 	var words []string
 	flags.VisitAll(func(flag *pflag.Flag) {

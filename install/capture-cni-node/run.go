@@ -71,7 +71,7 @@ type agent struct {
 
 	registry *prometheus.Registry
 	keeper   *node.Keeper
-	fault    string // the last logged fault of the guard's summary
+	fault    string // the last logged fault of the guard's summary; "" after a success
 }
 
 func (a *agent) run(ctx context.Context) error {
@@ -200,7 +200,9 @@ func (a *agent) writeCondition(absent bool) ([]task, error) {
 	}
 	begins, holds := a.accepts, a.keeper.Ready
 	if absent {
-		begins = func(context.Context) error { return errors.New("with --state=absent, the agent removes the plugin") }
+		begins = func(context.Context) error {
+			return errors.New("with --state=absent, the agent removes the plugin's entry")
+		}
 		holds = begins
 	}
 	return []task{untilEnd(kube.NewConditionWriter(api, a.Credentials.Node, begins, holds, a.log).Run)}, nil

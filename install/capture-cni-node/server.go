@@ -44,7 +44,7 @@ func listenAddress(text string) (string, error) {
 }
 
 // httpServer returns a task that serves at the address of --listen. While another program uses the
-// port, the task retries, and the agent's other tasks continue.
+// port, the task retries, and the program's other tasks continue.
 func httpServer(address string, handler http.Handler, log *slog.Logger) (task, error) {
 	address, err := listenAddress(address)
 	if err != nil {
