@@ -36,7 +36,7 @@ func do(ctx context.Context, request *rest.Request) rest.Result {
 	return request.Do(ctx)
 }
 
-// Client sends requests to the API server, except in RejectsToken with the agent's own rights.
+// Client sends requests to the API server with the agent's own rights, except in RejectsToken.
 type Client struct {
 	rest    rest.Interface // limited to a few requests per second
 	reads   rest.Interface // for single pods, which an ADD may wait for; not limited, because the callers limit their requests

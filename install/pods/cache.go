@@ -41,8 +41,8 @@ func (c *podCache) find(key, uid string) (*entry, bool) {
 	return found, ok && found.uid == uid
 }
 
-// injected returns the UIDs of the pods that have a mesh's proxy, except those that their own fields
-// exempt from capture.
+// injected returns the UIDs of the pods that a mesh marks, except those that their own fields exempt from
+// capture, for example because they have no proxy.
 func (c *podCache) injected() (uids []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

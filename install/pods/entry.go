@@ -27,7 +27,7 @@ const compressFrom = 4 << 10
 // entry is the encoded answer about one pod.
 type entry struct {
 	key, uid, digest string
-	injected         bool // the pod has a mesh's proxy, and its own fields do not exempt it from capture
+	injected         bool // a mesh marks the pod, and the pod's own fields do not exempt it from capture
 	document         []byte
 	size             int // of the document before compression; 0 if it is not compressed
 }

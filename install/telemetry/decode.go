@@ -17,7 +17,7 @@ import (
 
 // Limits of a record's fields, in addition to the limits that the sender observes.
 const (
-	maxStamp = 128 // a rule's comment has at most 127 bytes
+	maxStamp = 128 // a stamp is a rule's comment, which has at most 127 bytes
 	maxStage = time.Hour
 )
 

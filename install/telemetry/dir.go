@@ -56,8 +56,9 @@ func ReadAll(path string) (records []record.Record, err error) {
 	return records, d.Close()
 }
 
-// ReplaySpool passes each readable document in a spool to take, the oldest first, and deletes every
-// finished document. A missing spool is no error.
+// ReplaySpool first deletes the oldest files of a spool that exceeds its limits. It then passes each
+// finished document that it can read to take, the oldest first, and deletes every finished document. A
+// missing spool is no error.
 func ReplaySpool(spool string, take func(document []byte)) error {
 	d, err := record.OpenDir(spool)
 	if errors.Is(err, fs.ErrNotExist) {

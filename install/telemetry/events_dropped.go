@@ -38,7 +38,7 @@ type droppedEvents struct {
 
 	mu      sync.Mutex
 	byCause map[string]int
-	first   time.Time // time of the first of these
+	first   time.Time // time of the first of these notices and posts
 	last    time.Time // time of the last summary
 }
 
