@@ -11,8 +11,8 @@ type mesh struct {
 	notInjected  [2]string // label of a namespace whose pods the injector does not change
 	mark, marked string    // annotation that puts a pod into the mesh, and its value
 	mode         string    // annotation whose values are Modes
-	notInbound   string    // annotation with the ports that are not captured
-	notOutbound  string
+	notInbound   string    // annotation with the inbound ports that are not captured
+	notOutbound  string    // annotation with the outbound ports that are not captured
 	proxy        string    // name of the proxy's container
 	dualStack    [2]string // variable with which the proxy expects addresses of both families
 	network      string    // network that Multus adds to pods

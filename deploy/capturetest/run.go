@@ -17,7 +17,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/report"
 )
 
-// run is the test of one mode.
+// run is the test of one mode between two nodes.
 type run struct {
 	*Test
 	mode     Mode

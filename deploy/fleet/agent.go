@@ -59,7 +59,8 @@ const serviceAccount = "capture-cni-node"
 // of a pod.
 const templateGeneration = "pod-template-generation"
 
-// asAgent returns the Agent of a pod, or nil if the pod does not belong to an agent.
+// asAgent returns the Agent of a pod, or nil if the pod lacks the agents' service account or a
+// controller.
 func asAgent(pod *corev1.Pod) *Agent {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Spec.ServiceAccountName != serviceAccount || owner == nil {

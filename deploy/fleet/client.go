@@ -95,7 +95,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(document, into)
 }
 
-// pageSize is the number of objects to which each request for a list limits the response.
+// pageSize is the largest number of objects in the response to a request for a list.
 const pageSize = 500
 
 // Each calls visit with each object that the options select. The type of list determines the kind of the

@@ -137,8 +137,8 @@ func (r release) selects(node *corev1.Node) (name string) {
 	return name
 }
 
-// tolerated contains the taints that each pod of a DaemonSet tolerates if it uses its node's network,
-// because the controller of DaemonSets adds the tolerations.
+// tolerated contains the keys of the taints for which the controller of DaemonSets adds tolerations to
+// each pod that uses its node's network.
 var tolerated = []string{
 	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
 	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,

@@ -37,8 +37,8 @@ func (f *fault) in(p phase) bool { return f != nil && f.phase == p }
 // image.
 const startTime = 3 * time.Minute
 
-// blocks reports whether a pod of this age will not start by itself, because it is in the phase stopped,
-// or has been starting for more than startTime.
+// blocks reports whether a pod of this age probably does not start by itself, because it is in the phase
+// stopped, or has been starting for more than startTime.
 func (f *fault) blocks(age time.Duration) bool {
 	return f.in(stopped) || f.in(starting) && age > startTime
 }

@@ -27,7 +27,7 @@ type seenPod struct {
 	running           time.Time // time since which the sandbox is known to exist; zero if unknown
 }
 
-// inMesh reports whether a pod is in one of the meshes, and has its own network.
+// inMesh reports whether a pod is in one of the meshes or requests a fence, and has its own network.
 func inMesh(pod *corev1.Pod, meshes []config.MeshName) bool {
 	return capture.Meshed(pod.Annotations, meshes) && !pod.Spec.HostNetwork
 }

@@ -35,8 +35,8 @@ REDIRECT is tested in a namespace of its own, in which Pod Security enforces
 NET_ADMIN; it is skipped if the API server refuses that. With --namespace, both are
 tested in that namespace, in which nothing may inject pods.
 
-If all agents are ready, it tests one node of each kind (kernel, runtime, image,
-architecture), but at least two nodes if there are two, or with --nodes all every node.
+It tests one node of each kind (kernel, runtime, OS image, architecture), but at least
+two nodes if there are two, or with --nodes all every node; all agents must be ready.
 Nodes that --nodes names are tested in any state.
 
 If a check fails, it packs an archive as the command report does. The exit status is 2

@@ -74,7 +74,7 @@ func outcome(good bool, unknown int) error {
 	return nil
 }
 
-// options contains the flags of all commands.
+// options contains the flags that all commands have.
 type options struct {
 	kubeconfig     string
 	overrides      clientcmd.ConfigOverrides
@@ -104,7 +104,7 @@ for explain, trace, traffic and report; ClusterRole capture-cni-operator-test
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; empty: as kubectl chooses it")
 	clientcmd.BindOverrideFlags(&o.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&o.agentNamespace, "agent-namespace", fleet.DefaultNamespace, "namespace of the agents")
-	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test and check, junit; empty: a table")
+	flags.StringVarP(&o.output, "output", "o", "", "form of the output: wide, json, yaml or, of test and check, junit; empty: text")
 	command.AddCommand(statusCommand(o), listCommand(o), explainCommand(o), traceCommand(o), trafficCommand(o),
 		checkCommand(o), precheckCommand(o), testCommand(o), reportCommand(o), versionCommand(o))
 	o.complete(command)

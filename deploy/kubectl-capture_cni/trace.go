@@ -62,7 +62,8 @@ func packetFlags(command *cobra.Command) *pflag.FlagSet {
 	flags.Bool("udp", false, "UDP instead of TCP")
 	flags.Bool("ping", false, "an ICMP echo request instead of TCP; --to is then an IP address, not a service and without a port")
 	flags.Bool("in", false, "the packet comes from another host, to an address of the pod")
-	flags.String("interface", "", "the interface by which the packet leaves or arrives; empty: that of the pod's routes")
+	flags.String("interface", "",
+		"the interface by which the packet leaves or arrives; empty: that of the pod's routes or, with --in, that of the address --to")
 	flags.Uint32("mark", 0, "the packet's mark, as the proxy sets it with TPROXY")
 	command.Flags().AddFlagSet(flags)
 	_ = command.MarkFlagRequired("to") // fails only for a flag that does not exist
