@@ -14,7 +14,7 @@ import (
 
 // withRole appends the missing permission, and the chart's role that grants it, to an error about a
 // missing permission. It returns any other error unchanged, and also an error for which the chart has no
-// role, such as that about Leases in all namespaces.
+// role, such as that about DaemonSets in all namespaces.
 func withRole(err error, verb, resource, namespace string) error {
 	role := ""
 	switch resource {

@@ -37,10 +37,10 @@ func guardCommand(o *options) *cobra.Command {
 The guard lists the pods through the runtime and compares the rules in each pod's
 network namespace with the desired state, which comes from the annotations at the
 pod's creation and, with --update annotations, from later edits. With --policy inPlace
-it repairs uncaptured and drifted pods, except sandboxed ones; connections survive if
-the kernel allows it, except in fenced pods. With --policy evict it asks the agent to
-evict such pods instead, if a controller replaces them. It keeps each pod's baseline in --run-dir, to detect drift
-also after a restart.
+it repairs uncaptured and drifted pods, except sandboxed ones; open connections survive
+the repair if the kernel allows it, except in fenced pods. With --policy evict it asks
+the agent to evict such pods instead, if a controller replaces them. It keeps each pod's
+baseline in --run-dir, to detect drift also after a restart.
 
 Needs --cri-socket, the agent's sockets, the pods' network namespaces at the runtime's
 paths, and the capabilities SYS_ADMIN and NET_ADMIN. It has no access to the API

@@ -28,13 +28,15 @@ func validateCommand() *cobra.Command {
 before the proxy starts. It needs no capability and no server, and waits for the
 rules.
 
-outbound runs with any uid and gid except the proxy's. It proves that connections to
-other hosts are redirected to the proxy's outbound port. It connects with a TTL of
-1 to addresses that no host has, so the first router drops an uncaptured connection.
+outbound runs with a uid and a gid that the rules capture, so not with the proxy's. It
+proves that connections to other hosts are redirected to the proxy's outbound port. It
+connects with a TTL of 1 to addresses that no host has, so the first router drops an
+uncaptured connection.
 
-inbound runs with the proxy's uid. It proves that the pod's connections to its own
-service are redirected to the proxy's inbound port. Connections from other hosts
-take the hook PREROUTING, which a process in the pod can't test. ADD commits the
+inbound runs with the proxy's uid in a pod of Istio or Kuma, because only their rules
+redirect the proxy's connections to its own pod. It proves that the pod's connections
+to its own service are redirected to the proxy's inbound port. Connections from other
+hosts take the hook PREROUTING, which a process in the pod can't test. ADD commits the
 rules of that hook, of TPROXY and of DNS together with the rules that are proved.
 
 Exit status: 0 captured, 10 outbound not captured, 11 inbound not captured, 12 the
