@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build builds the programs of images and releases. Equal sources of one commit produce equal
-// bytes.
+// Package build builds the programs of images and releases. With the same version of Go, equal
+// sources of one commit produce equal bytes.
 package build
 
 import (
@@ -22,7 +22,7 @@ const Licenses = "licenses"
 
 // Programs builds Go programs for an operating system and an architecture. sources maps the programs'
 // paths in an archive to their packages. The result also contains the licences of all code in the
-// programs. Equal sources of the same commit produce equal programs.
+// programs. With the same version of Go, equal sources of one commit produce equal programs.
 func Programs(ctx context.Context, version, system, architecture string, sources map[string]string) (Files, error) {
 	environment := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=v"+version, "GOOS="+system, "GOARCH="+architecture)
 	files := Files{}

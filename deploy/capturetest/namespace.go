@@ -53,8 +53,8 @@ func newNamespace(name string, mode Mode, until time.Time) *corev1.Namespace {
 	return namespace
 }
 
-// removeLeftovers removes the objects of earlier tests that were killed. It returns a note about each
-// object with the labels of a test, whether removed or not.
+// removeLeftovers removes the objects that earlier tests left, for example because they were killed. It
+// returns a note about each object with the labels of a test, whether removed or not.
 func (t *Test) removeLeftovers(ctx context.Context) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command image builds a container image of Go programs without Docker. It writes an OCI layout as a
-// tar file, which runtimes can import. Equal sources of one commit produce equal digests.
+// tar file, which runtimes can import. With the same version of Go, equal sources of one commit produce
+// equal digests.
 package main
 
 import (

@@ -32,7 +32,7 @@ func checkCommand(o *options) *cobra.Command {
 stdin, has pods, templates of pods in Deployments and other objects, and lists of
 these, in YAML or JSON, of at most 8 MiB.
 
-A pod that no injector has changed yet is unknown, so check the injector's output.
+A pod that an injector may still change is unknown, so check the injector's output.
 The exit status is 2 also if the file has no pods.`,
 		Example: `  kubectl capture-cni check pod.yaml
   istioctl kube-inject -f deployment.yaml | kubectl capture-cni check -`,

@@ -3,7 +3,7 @@
 // Command release writes the files of a release into a directory: the programs for each platform with
 // their licences, the list of the modules in them (SBOM), the chart, its default manifest, the schema
 // of its values, and the checksums of all files. The command image must have written the image into this
-// directory before. Equal sources of one commit produce equal files.
+// directory before. With the same version of Go, equal sources of one commit produce equal files.
 package main
 
 import (

@@ -31,7 +31,7 @@ type PodStore interface {
 	// WatchStarted is called when the API server has accepted a watch.
 	WatchStarted()
 	// WatchFailed is called with the error of a list that failed or had to omit pods, or of a watch that
-	// the API server did not accept, unless the API server only can't stream the initial pods.
+	// the API server did not accept, but not if the API server can't stream the initial pods.
 	WatchFailed(err error)
 }
 
