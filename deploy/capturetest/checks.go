@@ -70,7 +70,7 @@ func (c check) verify(o report.TestObservation, mode Mode) report.Finding {
 	unanswered := func(reason string) report.Finding {
 		return report.Finding{
 			Code: report.TestUnanswered, Severity: report.Problem, Reason: reason + ": " + o.Fault,
-			Next: report.TestUnanswered.Advice() + "; if there is none: the report",
+			Next: report.TestUnanswered.Advice() + "; if there is none, read the report",
 		}
 	}
 	lines := map[string]report.TestLine{}

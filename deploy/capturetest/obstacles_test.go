@@ -111,7 +111,7 @@ func TestObstacles(t *testing.T) {
 		}, ""},
 		"no NET_ADMIN": {soon, func(c obstructed) {
 			c.refuses, c.Modes = refuse(http.MethodPost, "/pods", "forbidden"), []Mode{TProxy}
-		}, []string{"next: if pods may not have NET_ADMIN there: --mode redirect"}, ""},
+		}, []string{"next: if pods may not have NET_ADMIN there, use --mode redirect"}, ""},
 		"another program's words": {soon, func(c obstructed) { c.becomes("client", ended(0, "usage")) }, []string{
 			"test-pod-failed problem", "next: if the agents are older",
 		}, ""},

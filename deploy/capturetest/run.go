@@ -45,7 +45,7 @@ func failed(code report.Code, reason, next string) error {
 	return obstacle{Code: code, Severity: report.Problem, Reason: reason, Next: next}
 }
 
-const nextImage = "if the agents are older than this plugin: --image"
+const nextImage = "if the agents are older than this plugin, set --image"
 
 // do runs the checks of the mode, adds the results to the report, and removes the objects that it
 // created.
@@ -111,9 +111,9 @@ func (r *run) refusal(err error) error {
 	if !isRefused(err) {
 		return err
 	}
-	next := permissionHint + "; or name a namespace in which you may create pods, and nothing injects them: --namespace"
+	next := permissionHint + "; or set --namespace to a namespace in which you may create pods, and nothing injects them"
 	if r.mode == TProxy {
-		next = "if pods may not have NET_ADMIN there: --mode redirect"
+		next = "if pods may not have NET_ADMIN there, use --mode redirect"
 	}
 	return obstacle(skipped(err.Error(), next))
 }
@@ -129,7 +129,7 @@ func (r *run) start(ctx context.Context, pod *corev1.Pod, done func(podState) bo
 		return nil, err
 	}
 	if difference := changed(pod, created); difference != "" {
-		return nil, obstacle(skipped(difference, "name a namespace in which nothing injects pods: --namespace"))
+		return nil, obstacle(skipped(difference, "set --namespace to a namespace in which nothing injects pods"))
 	}
 	seen, last := created, ""
 	for {
@@ -178,7 +178,7 @@ func (r *run) late(ctx context.Context, pod *corev1.Pod) error {
 		map[bool]string{false: "start", true: "end"}[state.running], r.Timeout)
 	if state.waiting != "" {
 		return failed(report.TestPodFailed, text+state.waiting,
-			"if the node can't pull the image: --image, or --namespace with a namespace that has its pull Secret")
+			"if the node can't pull the image, set --image, or --namespace to a namespace that has the image's pull Secret")
 	}
 	e, err := r.Explain(ctx, r.namespace, pod.Name)
 	if err != nil {

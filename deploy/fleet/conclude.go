@@ -59,14 +59,14 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	case add.Verdict == record.Captured:
 		set(report.Unknown, report.NotReported,
 			"no guard examined the running pod; its ADD captured it by "+cmp.Or(add.Backend, "an unknown backend"))
-		e.Finding.Next = "for proof from inside the pod: the container istio-validation, linkerd-network-validator or kuma-validation"
+		e.Finding.Next = "for proof from inside the pod, see the container istio-validation, linkerd-network-validator or kuma-validation"
 	case e.Evidence.Node != nil && !e.Evidence.Node.State.Good() && e.Evidence.Agent == nil:
 		found := e.Evidence.Node.Findings
 		set(report.Unknown, found[0].Code, "the agent of its node did not answer: "+strings.Join(found.Each(report.Finding.Summary), "; "))
 		e.Finding.Next = cmp.Or(found.Next(), "kubectl capture-cni status --wait")
 	case guarded:
 		set(report.Unknown, report.NotExamined, "the guard did not explain the pod: see the evidence")
-		e.Finding.Next = "correct what the evidence names; kubectl capture-cni status shows its node"
+		e.Finding.Next = "correct what the evidence names; kubectl capture-cni status shows the pod's node"
 	default:
 		set(report.Unknown, report.NotReported, "no guard's finding about the pod, and no record of its ADD, is known")
 	}
