@@ -13,7 +13,7 @@ import (
 )
 
 func verifyCommand(o *options) *cobra.Command {
-	return queryCommand("verify", "Report whether the node is in the desired state",
+	return queryCommand("verify", "Report whether the node is in the desired state of run --state present",
 		func(ctx context.Context) (string, any, bool) {
 			report := node.New(o.Settings, nil, o.runtime, o.log).Verify(ctx)
 			return report.String(), report, report.Good()

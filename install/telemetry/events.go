@@ -47,6 +47,7 @@ type counted struct {
 	queued  bool
 }
 
+// notice is one message of a record, for an Event.
 type notice struct {
 	subject subject
 	code    report.Code

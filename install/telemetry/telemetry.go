@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package telemetry receives records from the plugin and the guard, which never wait for it. It
-// converts the records to metrics, log lines and Events, and keeps the record of the last ADD of
-// each pod of the mesh. It checks each field of a record, because any process of root can send one.
+// converts the records to metrics, log lines and Events, and keeps the history, which contains the record
+// of the last ADD of each pod of the mesh. It checks each field of a record, because any process of root
+// can send one.
 package telemetry
 
 import (
