@@ -75,7 +75,7 @@ type NodeState string
 const (
 	Ready      NodeState = "ready"      // in the desired state
 	Removed    NodeState = "removed"    // clean, as desired
-	Waiting    NodeState = "waiting"    // will reach the desired state without the operator's help
+	Waiting    NodeState = "waiting"    // usually reaches the desired state without the operator's help
 	Faulty     NodeState = "faulty"     // the node or its agent has a fault, or the node has a warning
 	Stale      NodeState = "stale"      // the agent has stopped reporting
 	Unreported NodeState = "unreported" // the agent has no Lease

@@ -30,9 +30,9 @@ func reportCommand(o *options) *cobra.Command {
 		Short: "Write a support bundle of the node and its pods",
 		Long: `Write a support bundle of the node and its pods to stdout, a gzipped tar archive.
 It contains known fields only: no file of the node is copied. Of conflists and
-metrics, it contains only values of a fixed form, and of pods' annotations, only those
-that decide about capture. In the installer's container it describes the node, in the
-guard's container the pods:
+metrics, it contains only values of a fixed form, and of pods, the annotations that
+decide about capture; error messages can quote other annotations. In the installer's
+container it describes the node, in the guard's container the pods:
 
   kubectl exec --namespace capture-cni AGENT --container installer -- /capture-cni-node report > node.tar.gz
   kubectl exec --namespace capture-cni AGENT --container guard -- /capture-cni-node report > pods.tar.gz`,
