@@ -33,7 +33,7 @@ func (o *options) podOf(ctx context.Context, client *fleet.Client, argument stri
 		prefix, name = "pod", argument
 	}
 	if prefix == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: expected POD, NAMESPACE/POD, pod/POD or deploy/NAME", argument)
+		return "", "", fmt.Errorf("%q: expected POD, NAMESPACE/POD, pod/POD or an owner, such as deploy/NAME", argument)
 	}
 	switch kind := kinds[strings.ToLower(prefix)]; kind {
 	case "":

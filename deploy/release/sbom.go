@@ -27,7 +27,7 @@ func (s *sbom) add(a archive, version string, files build.Files) error {
 	for _, name := range slices.Sorted(maps.Keys(a.programs())) {
 		info, err := buildinfo.Read(bytes.NewReader(files[name].Content))
 		if err != nil {
-			return fmt.Errorf("reading what %s consists of: %w", name, err)
+			return fmt.Errorf("reading the modules of %s: %w", name, err)
 		}
 		reference := path.Join(a.system, a.architecture, name)
 		s.components = append(s.components, cyclonedx.Component{

@@ -90,7 +90,7 @@ func (o *options) guard(ctx context.Context, address string, settings guard.Sett
 	return runTogether(ctx, append(tasks, server)...)
 }
 
-// guardRegistry returns a registry with the metrics of the guard that do not depend on pods.
+// guardRegistry returns a registry with those metrics of the guard that do not depend on pods.
 func guardRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
