@@ -58,7 +58,7 @@ func (r *Report) checkInjectors(c *Cluster) {
 	}
 	if len(c.Injectors) == 0 && !slices.ContainsFunc(report.MeshPlugins(), func(other string) bool { return len(c.running(other)) > 0 }) {
 		r.add(report.Note, report.NoInjector, "istiod", "install istiod with pilot.cni.enabled=true",
-			"no configuration of istiod's injector was found; without an injector, only pods with capture-cni.io/proxy are in a mesh")
+			"no configuration of istiod's injector was found; only injected pods, and those with capture-cni.io/proxy, are in a mesh")
 	}
 	r.chooseMode(providers)
 }
