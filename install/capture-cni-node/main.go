@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command capture-cni-node contains the node agent and the guard. The agent installs the plugin, its
-// entry in the runtime's CNI configuration and, unless --token-on-node is false, its credentials on a
-// node, and keeps them there. The agent removes them only on request, not when it ends.
+// entry in the CNI configuration of the runtime or of Multus and, unless --token-on-node is false, its
+// credentials on a node, and keeps them there. The agent removes them only on request, not when it ends.
 package main
 
 import (
