@@ -47,7 +47,7 @@ type counted struct {
 	queued  bool
 }
 
-// notice is one message of a record, for an Event.
+// notice is the text that one record adds to an Event.
 type notice struct {
 	subject subject
 	code    report.Code
