@@ -96,7 +96,8 @@ Exit status: 0 if all is well, 1 if something needs attention (status, explain, 
 precheck and test), 2 if the command could not find out. The chart's ClusterRole and
 Role capture-cni-operator have the permissions for status and list. Role
 capture-cni-operator-exec has the additional ones for explain, trace, traffic and
-report; ClusterRole capture-cni-operator-test (testRole.enabled=true) has those for test.`,
+report; ClusterRole capture-cni-operator-test (testRole.enabled=true) has those for
+test.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return o.check(command.Name()) },
 	}
