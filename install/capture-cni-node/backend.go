@@ -47,11 +47,11 @@ func (o *options) testBackend(ctx context.Context) error {
 	}
 	log := o.log.With("asked", verdict.Asked, "took", time.Since(began).Round(time.Millisecond))
 	switch {
+	case verdict.Chosen == "":
+		log.Error("the backend does not work", "reason", verdict.Reason)
 	case verdict == o.Backend:
 		log.Info("the backend was tested since the node booted", "backend", verdict.Chosen)
 		return nil
-	case verdict.Chosen == "":
-		log.Error("the backend does not work", "reason", verdict.Reason)
 	default:
 		notes := verdict.Notes(verdict.Asked).Each(report.Finding.Advised)
 		log.Info("tested the backend", "backend", verdict.Chosen, "notes", cmp.Or(strings.Join(notes, "; "), "none"))

@@ -104,8 +104,8 @@ func isKnownSample(line string) bool {
 // knownLabels contains the labels of our metrics, except name and socket of runtime_info, and those of the
 // metrics about Go and the process.
 var knownLabels = []string{
-	"agent", "cause", "decision", "hash", "le", "mesh", "part",
-	"plugin", "quantile", "reason", "result", "severity", "source", "stage", "state", "type", "version", "writer",
+	"agent", "cause", "decision", "hash", "le", "mesh", "name", "part",
+	"plugin", "quantile", "reason", "result", "severity", "socket", "source", "stage", "state", "type", "version", "writer",
 }
 
 func isKnownMetric(name string) bool {

@@ -20,6 +20,7 @@ func TestReportHasEveryFault(t *testing.T) {
 		`capture_cni_evictions_total{result="refused"} 1`,
 		`capture_cni_adds_total{reason="lookup",result="failed"} 1`,
 		`capture_cni_records_lost_total{cause="form"} 1`,
+		`capture_cni_runtime_info{name="containerd",socket="/run/containerd/containerd.sock",version="2.4.2"} 1`,
 		`capture_cni_pods_connections_refused_total{reason="full"} 1`,
 	} {
 		if !isKnownSample(line) {

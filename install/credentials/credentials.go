@@ -5,6 +5,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -54,7 +55,7 @@ type Store struct {
 	requests    requests
 }
 
-// New returns a Store. api may be nil for a Store that writes nothing.
+// New returns a Store. If api is nil, the Store requests no tokens.
 func New(root string, directories []string, settings Settings, api *kube.Client) *Store {
 	return &Store{settings: settings, root: root, directories: directories, api: api, requests: requests{jitter: settings.Jitter}}
 }
@@ -121,7 +122,7 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 		c.requests.clocks = valid.clockFault(now)
 		return current, valid, c.requests.clocks
 	}
-	if c.requests.isDue(now) {
+	if c.api != nil && c.requests.isDue(now) {
 		spec := c.settings.TokenSpec
 		spec.NodeExisted = current != "" && boundNode(current) == spec.Node && now.Before(valid.Expires)
 		token, err := c.api.RequestToken(ctx, spec)
@@ -138,8 +139,12 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 	if current != "" && time.Now().Before(valid.Expires) {
 		return current, valid, c.requests.fault()
 	}
-	return "", Lifetime{}, c.requests.fault()
+	return "", Lifetime{}, cmp.Or(c.requests.fault(), errNoAccess)
 }
+
+// errNoAccess is the error of an agent that cleans its node, and could not read its access to the API
+// server.
+var errNoAccess = errors.New("no token is valid, and the agent has no access to the API server")
 
 // isOfAnotherNode reports whether a token is bound to another Node than this agent's. Such a token
 // becomes invalid when that Node is deleted.

@@ -155,3 +155,22 @@ func TestFallback(t *testing.T) {
 		}
 	}
 }
+
+// TestNoAccess has an agent that can't reach an API server keep the token that is valid, and say so
+// if none is.
+func TestNoAccess(t *testing.T) {
+	t.Parallel()
+	valid := tokenUntil(time.Now().Add(time.Minute)) // the time to renew it has come
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"a valid token": {map[string]string{"/var/lib/capture-cni/token": valid}, valid},
+		"none":          {nil, ""},
+	} {
+		token, _, err := New(machine.New(t, tt.files), directories, Settings{}, nil).freshToken(t.Context(), false)
+		if token != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s: %q, %v", name, token, err)
+		}
+	}
+}
