@@ -29,8 +29,8 @@ const (
 	askPause = 5 * time.Second
 )
 
-// agentAway is the message that is logged once the agent does not answer.
-const agentAway = "the agent does not answer; edited annotations are not detected, and new pods are not examined"
+// agentAway is the message that is logged when the agent does not answer.
+const agentAway = "the agent does not answer; edited annotations are not detected, and pods that are new to the guard are not examined"
 
 // asker sends the guard's requests for pods to the agent.
 type asker struct {
@@ -84,7 +84,7 @@ func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) 
 	began := time.Now()
 	answer, _, err := a.request(ctx, w)
 	if took := time.Since(began); took >= askTimeout {
-		a.first.trip(a.pause(), cmp.Or(err, fmt.Errorf("the agent's last answer took %s", took.Round(time.Millisecond))))
+		a.first.trip(a.pause(), cmp.Or(err, fmt.Errorf("requests pause, because the agent's last answer took %s", took.Round(time.Millisecond))))
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (a *asker) askNew(ctx context.Context, w *watched) (*lookup.Answer, error) 
 }
 
 // askInjected updates the UIDs in injected, if the next request for them is due and other requests are
-// not in a pause. Without an answer, the previous UIDs stay.
+// not in a pause. After an error, the previous UIDs stay.
 func (a *asker) askInjected(ctx context.Context) {
 	now := time.Now()
 	if a.known.refusal() != nil || a.first.refusal() != nil || now.Before(a.injectedAgain) {
@@ -109,7 +109,7 @@ func (a *asker) askInjected(ctx context.Context) {
 }
 
 // isMeshed reports whether a pod was in one of the meshes, or requested a fence, when its sandbox was
-// created. It returns false for a pod in the node's network.
+// created. It returns false for a pod that is known to be in the node's network.
 func (a *asker) isMeshed(s cri.Sandbox) bool {
 	return hasNetwork(s) && capture.Meshed(s.Annotations, a.meshes)
 }
@@ -146,11 +146,11 @@ func (a *asker) request(ctx context.Context, w *watched) (answer lookup.Answer, 
 	return answer, answered, err
 }
 
-// breaker stops calls to a program that does not answer, so that they do not delay the examinations of
-// a whole node. Its zero value permits calls.
+// breaker stops calls to a program that does not answer in time, so that they do not delay the
+// examinations of a whole node. Its zero value permits calls.
 type breaker struct {
 	until time.Time
-	fault error // the reason while calls are stopped
+	fault error // why calls are stopped
 }
 
 // trip stops calls for a while, because of a fault.
@@ -174,7 +174,7 @@ type onceLog struct {
 
 func newOnceLog(log *slog.Logger) *onceLog { return &onceLog{log: log, last: map[string]string{}} }
 
-// warn logs an error under a message, unless it equals the last error under this message.
+// warn logs an error under a message, unless it is nil or equals the last error under this message.
 func (o *onceLog) warn(message string, err error) {
 	if err != nil && err.Error() != o.last[message] {
 		o.log.Warn(message, "error", err)

@@ -24,15 +24,15 @@ type baseline struct {
 	// Unconfirmed means that the guard found these rules of another version or configuration in its
 	// first examination, and that no record of an ADD confirms them.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
-	// Reported means that the agent has a record that the pod is outdated. Without this field, each new
-	// guard would send another record for every outdated pod.
+	// Reported means that the agent was sent a record that the pod is outdated. Without this field, each
+	// new guard would send another record for every outdated pod.
 	Reported bool `json:"reported,omitempty"`
 }
 
 func (b baseline) isKnown() bool { return b.Stamp != "" }
 
-// confirmBy takes an unknown baseline from the record of the sandbox's ADD, and replaces or confirms an
-// unconfirmed one, if the agent has written this record. Later examinations try again, because the agent
+// confirmBy sets an unknown baseline, and replaces or confirms an unconfirmed one, by the record of the
+// sandbox's ADD, if the agent has written this record. Later examinations try again, because the agent
 // may write the record late.
 func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	if b.isKnown() && !b.Unconfirmed {

@@ -32,8 +32,8 @@ type desired struct {
 	changed       bool   // the current annotations do not ask for these rules
 	followed      bool   // the desired state follows edits of the annotations after the pod's creation
 	followable    bool   // guard.update=annotations would follow the edits
-	faulty        bool   // guard.update=annotations can't follow the edits
-	held          bool   // guard.update=annotations is set and can't follow the edits, so the pod keeps its rules
+	faulty        bool   // the edits that guard.update=annotations would follow are invalid
+	held          bool   // faulty, and guard.update=annotations is set, so the pod keeps its rules
 	transparent   bool   // captured by TPROXY
 	hasController bool
 }
@@ -48,11 +48,11 @@ type asked struct {
 	answer           *lookup.Answer
 	edited           capture.Intent    // by the current annotations; zero for a fault or an exemption
 	followed         *capture.Decision // with the edits that a running pod can follow; nil for none, or for a fault
-	fault            error             // why a running pod can't follow the edits
+	fault            error             // why the edits that a running pod could follow are invalid
 }
 
-// newAsked decides by the annotations at the pod's creation, and determines whether these were edited
-// later and whether a running pod can follow the edits.
+// newAsked decides by the annotations at the pod's creation, and determines whether later edits ask for
+// other rules, and whether a running pod can follow the edits.
 func newAsked(answer *lookup.Answer, sandbox cri.Sandbox, settings config.Settings) (*asked, error) {
 	created := asCreated(answer, sandbox)
 	decision, err := capture.Decide(created, settings)
@@ -97,8 +97,8 @@ func (a asked) at(addresses []netip.Addr, update Update) (d desired, err error) 
 	return d, err
 }
 
-// isOther reports whether a stamp is that of rules of another version or another configuration of the
-// plugin.
+// isOther reports whether a stamp is that of other rules than the desired ones, for example of another
+// version or configuration of the plugin or, with UpdateAnnotations, of earlier annotations.
 func (d desired) isOther(stamp string) bool { return capture.IsStamp(stamp) && stamp != d.stamp }
 
 func (d desired) rules() capture.Ruleset { return capture.Rules(d.intent.unpack()) }

@@ -39,8 +39,8 @@ type examiner struct {
 	once     *onceLog
 }
 
-// examine compares one pod with its desired state, and repairs or updates the pod if policy and limits
-// permit that. It returns the finding and the observation of the namespace. The observation is zero if
+// examine compares one pod with its desired state, and repairs or updates the pod, or marks it for
+// eviction, if settings and limits permit that. It returns the finding and the observation of the namespace. The observation is zero if
 // examine could not or need not observe the namespace. packet is nil if no packet should be traced.
 func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
@@ -150,9 +150,9 @@ func (e *examiner) check(
 	return found, o
 }
 
-// differences returns a line for each difference between the namespace and its desired state. It
-// compares the single rules only if the digests differ. It returns none if there are no readable rules,
-// or if the digests differ and the stamp is that of another version or configuration.
+// differences returns lines for the differences between the namespace and its desired state. It compares
+// the individual rules only if the digests differ. It returns none if there are no readable rules, or if
+// the digests differ and isOther is true for the stamp.
 func (e *examiner) differences(ctx context.Context, netns Namespace, d *desired, o kernel.Observation) (_ []string, err error) {
 	if o.Backend == "" || o.RulesFault != nil {
 		return nil, nil

@@ -25,7 +25,8 @@ var ErrNotHere = errors.New("this node does not run the pod")
 // Explain returns what is known about one pod: the annotations that decide about its capture, at its
 // creation and now, its state, its rules in the kernel, and its last ADD. With the policy ReportOnly, it
 // changes nothing. For a pod outside the mesh, it returns only names, ids, the namespace's path and
-// NotMeshed. If the pod's sandbox does not run, it returns only the last ADD. Errors: ErrNotHere.
+// NotMeshed. If the pod's sandbox does not run, it returns only the last ADD. Errors: ErrNotHere if there
+// is no record of an ADD, either.
 func (g *Guard) Explain(ctx context.Context, namespace, name string) (report.Explanation, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if errors.Is(err, ErrNotHere) {

@@ -35,7 +35,7 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	case !isSettled(found.Code):
 	case o.ObstructionFault != nil:
 		found = unknown(o.ObstructionFault)
-	case o.Obstruction != "": // reported but never repaired, because the obstruction belongs to the pod
+	case o.Obstruction != "": // reported but never repaired, because it is another program's
 		reason := o.Obstruction
 		if found.Reason != "" {
 			reason += "; also, " + found.Reason
@@ -45,7 +45,8 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules judges our own rules or, if the guard never knew of any, another plugin's. Once the baseline
+// judgeRules judges our own rules or, if there are none and the guard never knew of any, another plugin's.
+// Once the baseline
 // has a digest, it trusts neither the name of a chain nor a stamp, because a process of the pod can
 // write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {

@@ -13,21 +13,21 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// listingWait is the time that a round waits for a listing of the sandboxes. After that, the round
-// examines the known pods, and a later round uses the listing.
+// listingWait is the longest time, from the beginning of a listing of the sandboxes, for which rounds wait
+// for it. After that, they examine the known pods, until a round finds the listing complete.
 const listingWait = time.Second
 
 // lister lists the sandboxes in a goroutine, one listing at a time.
 type lister struct {
 	runtime Runtime
 	log     *slog.Logger
-	pending *listing  // nil if no listing runs
+	pending *listing  // the listing whose result next has not used yet, or nil
 	last    time.Time // time of the last successful listing, or zero
 	fault   error     // why this round has no listing, or nil
 	since   time.Time // time of the first fault since the last successful listing
 }
 
-// listing is one request to the runtime. Its results may be read only after done is closed.
+// listing is one call of Runtime.Sandboxes. Its results may be read only after done is closed.
 type listing struct {
 	began     time.Time
 	done      chan struct{}

@@ -10,7 +10,8 @@ import (
 )
 
 // Limits of attempts to repair pods. After repairsWithoutPause attempts in a row, the guard repairs a
-// pod only after pauses, each of which is twice as long as the previous one, up to longestPause.
+// pod only after pauses, each of which is twice as long as the previous one, up to longestPause. Updates
+// of a pod have such pauses after the first attempt.
 const (
 	repairInterval = time.Second // on the whole node; see repairLimits
 	repairBurst    = 30
@@ -30,8 +31,8 @@ func newRepairLimits() repairLimits {
 	return repairLimits{first: limiter(), repeated: limiter()}
 }
 
-// refusal returns the reason for which a pod can't be repaired yet. Otherwise it counts the repair
-// against the node's limit and returns "".
+// refusal returns the reason for which a pod can't be repaired yet. If the pod can be repaired, refusal
+// counts the repair against the node's limit and returns "".
 func (l repairLimits) refusal(s *streak, now time.Time) string {
 	if wait := s.backOff(now, repairsWithoutPause); wait > 0 {
 		return fmt.Sprintf("%d attempts in a row to repair it; the next one is possible in %s", s.count, wait.Round(time.Second))

@@ -26,7 +26,7 @@ type Runtime interface {
 	Listen(ctx context.Context, connected, began func()) error
 }
 
-// Pods is the agent, which watches the pods of its node.
+// Pods is the agent, which answers requests for pods.
 type Pods interface {
 	// Ask returns a pod or, for a request with Injected, the UIDs of injected pods. If the pod has not
 	// changed since the answer with the request's digest, the answer is only Unchanged. Errors:
@@ -38,7 +38,7 @@ func refOf(s cri.Sandbox) capture.PodRef {
 	return capture.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
-// asCreated returns a pod with the labels and annotations that it had at its creation.
+// asCreated returns a pod with the labels and annotations that it had when its sandbox was created.
 func asCreated(answer *lookup.Answer, s cri.Sandbox) capture.Pod {
 	return answer.Pod.With(s.Labels, s.Annotations)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/capture-cni/capture-cni/install/trace"
 )
 
-// Trace returns the rule that decides about a packet of one pod, the packet's path through the rules,
-// and the reasons for which the result may be wrong. If the packet has no interface, Trace derives it
-// from the pod's routes or, for an inbound packet, addresses. With the policy ReportOnly, Trace changes
-// nothing. Errors: ErrNotHere.
+// Trace returns which of the pod's desired rules decides about a packet, the packet's path through these
+// rules, and the reasons for which the result may be wrong. If the packet has no interface, Trace derives
+// it from the pod's routes or, for an inbound packet, from the pod's addresses. With the policy
+// ReportOnly, Trace changes nothing. Errors: ErrNotHere.
 func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packet) (report.Trace, error) {
 	sandbox, err := g.find(ctx, namespace, name)
 	if err != nil {
@@ -71,8 +71,8 @@ func doubtsAbout(found report.Finding, traced kernel.Traced) (doubts []string) {
 	return doubts
 }
 
-// doubtOf says why the desired rules may not be the pod's rules: the pod's state and its reason or, for a
-// captured pod, that its rules are in iptables, which the guard does not compare by digest.
+// doubtOf says why the desired rules may not be the pod's rules: the pod's state and its reason. For a
+// captured pod, whose rules are then in iptables, it says why the guard can't count connections.
 func doubtOf(found report.Finding) string {
 	if found.Code == report.Captured {
 		return "the pod is captured by iptables, and the guard counts connections only with nftables"

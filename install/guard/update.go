@@ -19,8 +19,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// Update says what the guard does with a pod whose rules are of another version or another
-// configuration of the plugin.
+// Update says what the guard does with an outdated pod, whose rules are of another version or
+// configuration of the plugin or, with UpdateAnnotations, of earlier annotations.
 type Update string
 
 const (
@@ -54,8 +54,8 @@ const (
 func newUpdateLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(updateInterval), updateBurst) }
 
 // isUpdatable reports whether the guard may update a pod with this finding. It returns false if the pod
-// is not outdated or has rules of a newer version, if UpdateAnnotations can't follow an edit, and for
-// rules of iptables-legacy that the guard can't read, because it has no programs of iptables.
+// is not outdated or has rules of a newer version, if UpdateAnnotations is set and the edits are invalid,
+// and for rules of iptables-legacy that the guard can't read, because it has no programs of iptables.
 func (w *watched) isUpdatable(found report.Finding) bool {
 	unread := w.baseline.Backend == config.IPTablesLegacy && w.baseline.Digest == ""
 	return found.Code == report.Outdated && versionOf(w.baseline.Stamp) <= versionOf(w.desired.stamp) &&
@@ -102,8 +102,8 @@ func (g *Guard) giveTurns(now time.Time) {
 }
 
 // update replaces a pod's rules by the desired ones, unless the pod has ended, and returns the finding
-// after that. After an error, the pod has its old rules or, if rules of iptables-legacy could not be
-// removed, the old and the new ones, so the next examination finds drift.
+// after that. After an error, the pod has its old rules, except that if rules of iptables-legacy could
+// not be removed, it has the old and the new ones, and the next examination finds drift.
 func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {

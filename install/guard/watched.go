@@ -36,7 +36,7 @@ type watched struct {
 	older    bool // the pod was there before the guard
 
 	seen            uint32 // generation at the last full comparison
-	roundsUnchanged int    // from 1 after a full comparison
+	roundsUnchanged int    // number of examinations since the last full comparison, which counts as the first
 }
 
 // lastFinding returns the last finding or, before the first one, that the pod has ended.
