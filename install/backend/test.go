@@ -59,7 +59,8 @@ func Test(ctx context.Context, root string, asked config.Backend, meshes []confi
 		if _, v.NoTProxy, err = probe(ctx, root, v.Chosen, meshes, podnet.TProxy); err != nil {
 			return Verdict{}, fmt.Errorf("testing %s with backend %s: %w", podnet.TProxy, v.Chosen, err)
 		}
-		// Only the ADD of a pod with a fence fails without the fence's rules, so an uncertain result is only a note.
+		// Only the ADD of a pod with a fence fails without the fence's rules, so an uncertain result is
+		// only a note.
 		if _, v.NoFence, err = probe(ctx, root, v.Chosen, meshes, podnet.Fence); err != nil {
 			v.NoFence = err.Error()
 		}
@@ -76,8 +77,8 @@ const (
 	pause    = time.Second
 )
 
-// probe returns a text that names the module or program that a backend lacks, or "" if the backend
-// works. It returns an error if this is uncertain.
+// probe returns lackOf's text about a backend that does not work, or "" if the backend works. It returns
+// an error if this is uncertain.
 func probe(
 	ctx context.Context, root string, asked config.Backend, meshes []config.MeshName, f podnet.Feature,
 ) (found podnet.Probed, lacks string, err error) {
@@ -98,8 +99,8 @@ func probe(
 	return found, lackOf(err), nil
 }
 
-// lackOf returns the text of an error that names a missing module of the kernel or a missing program of
-// the node, and "" for any other error.
+// lackOf returns the text of an error that names a missing module of the kernel, or says that programs of
+// iptables are missing or of the wrong variant, and "" for any other error.
 func lackOf(err error) string {
 	_, lacking := errors.AsType[nfnetlink.Lacking](err)
 	if _, refused := errors.AsType[capture.Refusal](err); lacking || refused {

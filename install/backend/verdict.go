@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend tests whether a node's kernel supports the backend, and keeps the result until the
-// next boot. With the backend "auto", it also chooses the backend.
+// Package backend tests whether a node's kernel and programs support the backend, and keeps the result
+// until the next boot. With the backend "auto", it also chooses the backend.
 package backend
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 // Auto is the operator's choice to let the test choose: nftables or, if the kernel lacks a module for
-// it, a variant of iptables that works. The plugin does not know Auto, because its entry names the
+// nftables, a variant of iptables that works. The plugin does not know Auto, because its entry names the
 // chosen backend.
 const Auto config.Backend = "auto"
 
@@ -97,7 +97,8 @@ func (v Verdict) Fault(asked config.Backend) error {
 }
 
 // Notes returns findings about kinds of meshed pods that this node can't capture with the tested
-// backend. It returns none if the operator has configured another backend since.
+// backend, and one if Auto chose a variant of iptables. It returns none if the operator has configured
+// another backend since.
 func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	if v.Asked != asked {
 		return nil

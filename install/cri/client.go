@@ -25,8 +25,8 @@ const (
 	// list of sandboxes contains all annotations of all pods.
 	maxMessage = 16 << 20
 
-	// statusTimeout limits a request about the runtime or about one sandbox, and requestTimeout
-	// the listing of all sandboxes with their networks.
+	// statusTimeout limits a request about the runtime or about one sandbox. requestTimeout limits the
+	// listing of all sandboxes with their networks.
 	statusTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 )
@@ -50,8 +50,8 @@ type Connection interface {
 	io.Closer
 }
 
-// New returns a Client. It connects when the first request is sent, and again after it has lost the
-// connection, because the runtime may start later than the agent. If there are several sockets, it uses
+// New returns a Client. It connects when the first request is sent, because the runtime may start later
+// than the agent, and again after it has lost the connection. If there are several sockets, it uses
 // the one at which the kubelet's runtime answers.
 func New(sockets ...string) (*Client, error) {
 	if len(sockets) > 1 {

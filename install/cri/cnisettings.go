@@ -13,7 +13,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// CNISettings is the runtime's configuration of CNI. The fields have containerd's keys.
+// CNISettings is the runtime's configuration of CNI. The keys in the tags are containerd's.
 type CNISettings struct {
 	ConfDir    string   `toml:"conf_dir"`
 	BinDirs    []string `toml:"bin_dirs"`

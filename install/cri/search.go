@@ -20,7 +20,7 @@ import (
 // has at least the other half.
 const searchTimeout = statusTimeout / 2
 
-// KnownSockets are the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
+// KnownSockets returns the CRI sockets of containerd, CRI-O, k3s and RKE2, MicroK8s and k0s.
 func KnownSockets() []string {
 	return []string{
 		"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock",
@@ -125,10 +125,10 @@ type candidate struct {
 	err    error
 }
 
-// choose connects to the kubelet's runtime, which is the only one with pods. It chooses a runtime
-// without pods only if that was the kubelet's runtime before, or, in the first search, if no other
-// socket can belong to the kubelet's runtime. Otherwise, while the kubelet's runtime restarts, it would
-// choose another, idle runtime on the node.
+// choose connects to the kubelet's runtime, which it takes to be the only one with pods. If no runtime has
+// pods, choose takes the runtime that it chose last or, if it has chosen none yet, one that answers while
+// no other socket can belong to the kubelet's runtime. So while the kubelet's runtime restarts, it does
+// not choose another, idle runtime on the node.
 func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	candidates := askAll(ctx, distinct(s.sockets))
 	var running, idle, silent []candidate

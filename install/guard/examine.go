@@ -40,8 +40,9 @@ type examiner struct {
 }
 
 // examine compares one pod with its desired state, and repairs or updates the pod, or marks it for
-// eviction, if settings and limits permit that. It returns the finding and the observation of the namespace. The observation is zero if
-// examine could not or need not observe the namespace. packet is nil if no packet should be traced.
+// eviction, if settings and limits permit that. It returns the finding and the observation of the
+// namespace. The observation is zero if examine could not or need not observe the namespace. packet is
+// nil if no packet should be traced.
 func (e *examiner) examine(ctx context.Context, w *watched, packet *trace.Packet) (report.Finding, kernel.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()

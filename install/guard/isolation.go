@@ -18,10 +18,10 @@ import (
 // path of a shim.
 const shimPrefix = "containerd-shim-"
 
-// isolatingRuntime returns the name of an OCI runtime that, as its name shows, has a network stack of its
-// own, or "" for any other runtime. containerd reports the type of the shim, such as io.containerd.kata.v2, and the
-// program that the shim's options name, such as runc. CRI-O reports only the name of the handler, which
-// the operator chose, and no name for the default handler.
+// isolatingRuntime returns the name of an OCI runtime that, as its name shows, has a network stack of
+// its own, or "" for any other runtime. containerd reports the type of the shim, such as
+// io.containerd.kata.v2, and the program that the shim's options name, such as runc. CRI-O reports only
+// the name of the handler, which the operator chose, and no name for the default handler.
 func isolatingRuntime(runtime cri.OCIRuntime) string {
 	if runtime.Type == "" {
 		return isolatingName(runtime.Handler)

@@ -68,9 +68,9 @@ func exceptMissing[T any](_ T, err error) error {
 	return err
 }
 
-// change sends a message for each item. If the kernel returns an error for an item, it continues with the
-// other items, and finally returns the first error, with the number of failed items. refused returns nil
-// if the error for an item does not count.
+// change sends a message for each item. If the kernel returns an error for an item, change continues with
+// the other items, and finally returns the first error, with the number of failed items. refused returns
+// nil if the error for an item does not count.
 func change[T any](ctx context.Context, kind, flags uint16, items []T, encode func(T) []byte, refused func(T, error) error) error {
 	s, err := nlsocket.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
-// hooksInFront describes other programs' chains and legacy tables that a packet meets before the last of
-// our chains, and chains that route the packet again, in the calling thread's namespace. It does not
-// evaluate their rules, and omits empty chains that accept all packets. Errors: TooLarge, ErrChanging.
+// hooksInFront describes other programs' chains and legacy tables that a packet meets at or before the
+// priority that lastOfOurs returns, and chains that route the packet again, in the calling thread's
+// namespace. It does not evaluate their rules, and omits empty chains that accept all packets, and tables
+// of iptables that also contain our rules. Errors: TooLarge, ErrChanging.
 func hooksInFront(ctx context.Context, p trace.Packet) ([]string, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (c baseChain) isMetBy(p trace.Packet, last int32) bool {
 	return p.Inbound || p.Interface == "lo"
 }
 
-// hasMarker reports whether a chain's table contains the marker chain, and so our rules by iptables.
+// hasMarker reports whether a chain's table contains the marker chain, and so our rules of iptables-nft.
 func hasMarker(chains []nfnetlink.ChainName, of nfnetlink.ChainName) bool {
 	return slices.Contains(chains, nfnetlink.ChainName{Family: of.Family, Table: of.Table, Name: iptables.MarkerChain})
 }
@@ -79,8 +80,8 @@ func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
 	return c.drops || len(rules) > 0, err
 }
 
-// legacyInFront describes the tables of iptables-legacy, except those with our rules, whose built-in
-// chains get a packet before our chains.
+// legacyInFront describes the tables of iptables-legacy whose built-in chains get a packet at the priority
+// last or before it, except tables with our rules.
 func legacyInFront(p trace.Packet, last int32) (found []string, err error) {
 	tables, err := xtables.List()
 	if err != nil {

@@ -19,7 +19,7 @@ type Observation struct {
 	Generation         uint32 // read before all other fields
 	Counters           Counters
 	CountersFault      error  // why Counters is unknown
-	Obstruction        string // what could keep packets from our rules in nftables; empty if nothing could
+	Obstruction        string // what could keep packets from our rules in nftables; empty if nothing could, or for iptables
 	ObstructionFault   error  // why Obstruction is unknown
 	Traced             Traced
 }

@@ -162,8 +162,8 @@ func hookOf(chain nfnetlink.Attributes) (baseHook, bool) {
 // inetIngress is NF_INET_INGRESS, which golang.org/x/sys lacks.
 const inetIngress = 5
 
-// isInFront reports whether a packet can meet the chain before the last of our chains, or at the same
-// priority, or whether the chain routes the packet again.
+// isInFront reports whether a packet can meet the chain at the priority last or before it, or whether the
+// chain routes the packet again. last is the result of lastOfOurs.
 func (h baseHook) isInFront(family byte, last int32) bool {
 	switch family {
 	case unix.NFPROTO_NETDEV:
@@ -188,8 +188,8 @@ func (h baseHook) text(family byte) string {
 }
 
 // harmless contains the statements that only match, count, log or drop a packet. A number other than 0
-// is the attribute with which the statement changes a packet or its connection. A statement with it is
-// not harmless.
+// is the attribute with which the statement changes a packet or its connection. A statement with this
+// attribute is not harmless.
 var harmless = map[string]uint16{
 	"bitwise": 0, "byteorder": 0, "cmp": 0, "connlimit": 0, "counter": 0, "dynset": 0, "fib": 0, "hash": 0, "last": 0, "limit": 0, "log": 0,
 	"match": 0, "numgen": 0, "osf": 0, "quota": 0, "range": 0, "reject": 0, "rt": 0, "socket": 0, "tunnel": 0, "xfrm": 0,

@@ -24,9 +24,9 @@ type Traced struct {
 	Fault  error        // why the interface or Hooks are unknown
 }
 
-// traced completes a packet by its interface, in the calling thread's namespace, and adds the results of
-// hooksInFront. If the pod sends the packet, and neither its interface nor its source is set, traced sets
-// the source that the kernel would choose, too.
+// traced sets a packet's interface, if it is not set, in the calling thread's namespace, and adds the
+// results of hooksInFront. If the pod sends the packet, and neither interface nor source is set, traced
+// also sets the source that the kernel would choose.
 func traced(ctx context.Context, p trace.Packet) (t Traced) {
 	t.Packet = p
 	switch {

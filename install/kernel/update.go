@@ -38,10 +38,10 @@ func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	})
 }
 
-// hasUID reports whether a socket may belong to a uid. It accepts sockets of root, because a proxy can
-// open its sockets as root. It also accepts the node's uid for this uid in a pod with a user namespace,
-// because the kernel reports the node's uids. Kubernetes maps 65,536 uids for such a pod, from a multiple
-// of 65,536, so both uids have the same remainder.
+// hasUID reports whether a socket may belong to a uid. It accepts sockets of the node's root, because a
+// proxy can open its sockets as root. It also accepts the node's uid for this uid in a pod with a user
+// namespace, because the kernel reports the node's uids. The uids that Kubernetes maps for such a pod
+// begin at a multiple of 65,536, so both uids have the same remainder.
 func hasUID(s Socket, uid uint32) bool {
 	const mapped = 1 << 16
 	return s.UID == uid || s.UID == 0 || s.UID >= mapped && s.UID%mapped == uid%mapped

@@ -41,7 +41,7 @@ func WriteBundle(ctx context.Context, out io.Writer, now time.Time, parts []Bund
 	total := 0
 	for i, part := range parts {
 		if i == maxParts || total >= maxTotal {
-			fmt.Fprintf(&faults, "%d parts are left out: a bundle has at most %d parts and %d bytes\n", len(parts)-i, maxParts, maxTotal)
+			fmt.Fprintf(&faults, "%d parts are left out: a bundle ends after %d parts or %d bytes\n", len(parts)-i, maxParts, maxTotal)
 			break
 		}
 		content, err := collect(ctx, part)

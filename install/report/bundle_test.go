@@ -173,8 +173,8 @@ func TestTooMany(t *testing.T) {
 		kept  int
 		fault string
 	}{
-		{many, maxParts, "3 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
-		{large, maxTotal / maxPart, "2 parts are left out: a bundle has at most 1024 parts and 33554432 bytes\n"},
+		{many, maxParts, "3 parts are left out: a bundle ends after 1024 parts or 33554432 bytes\n"},
+		{large, maxTotal / maxPart, "2 parts are left out: a bundle ends after 1024 parts or 33554432 bytes\n"},
 	} {
 		files, order := bundled(t, tt.parts...)
 		if len(order) != tt.kept+1 || files["missing.txt"] != tt.fault {

@@ -58,7 +58,7 @@ func CheckSockets(by balancer, seen string, certain bool) Finding {
 	}
 }
 
-// CheckRuntime returns findings about features that a mode needs and the runtime lacks.
+// CheckRuntime returns findings about features that a mode uses and the runtime lacks.
 func CheckRuntime(runtime Runtime, mode Mode) (found Findings) {
 	passes, known := runtime.PassesAnnotations()
 	switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // Code names one kind of finding. Codes are stable. Those that PodStates returns are also label values
-// of metrics and parts of Leases, and most are reasons of records. The codes of exempt pods are the
-// exemptions' causes.
+// of metrics and parts of Leases, and most are reasons of records. The codes from InitContainer to
+// NotInjected are the causes of exemptions.
 type Code string
 
 // Meaning explains a code, the causes of its findings, and the next step. Cause is empty if it would

@@ -60,7 +60,7 @@ var clusterCodes = []Meaning{
 	{KernelOld, "nftables and the guard need Linux 5.2 or newer.", "", "use backend iptables or auto, or upgrade the kernel"},
 	{KernelUnknown, "The node has not reported the kernel's version.", "", "run capture-cni-node preflight on the node"},
 	{InjectorUnreadable, "The injector's ConfigMap is damaged.", "", "check pilot.cni.enabled by hand"},
-	{IstioInit, "istiod injects istio-init, so its pods are exempt.", "", "install capture-cni, then set pilot.cni.enabled=true"},
+	{IstioInit, "istiod injects istio-init, so injected pods are exempt.", "", "install capture-cni, then set pilot.cni.enabled=true"},
 	{
 		NoInjector, "The check found no injector.", "istiod is not installed, or its configuration is unreadable.",
 		"install a mesh, such as istiod with pilot.cni.enabled=true",
@@ -74,7 +74,7 @@ var clusterCodes = []Meaning{
 	{InstalledElsewhere, "capture-cni is installed in another namespace.", "", "run the command again with --agent-namespace"},
 	{Upgrade, "capture-cni is already installed.", "", "follow deploy/guides/upgrade.md"},
 	{ImagePinned, "image.tag or image.digest pins the image.", "", "set both to an image of the chart's release"},
-	{PermissionMissing, "A part of the cluster could not be read.", "", "ask for the permission, or check by hand"},
+	{PermissionMissing, "Part of the cluster could not be read.", "", "ask for the permission, or check by hand"},
 	{NodeNotReady, "The Node is not ready.", "", "run kubectl describe node"},
 	{
 		AgentMissing, "The node has no agent.", "The chart excludes the node, or pod creation fails.",
@@ -104,7 +104,7 @@ var clusterCodes = []Meaning{
 	{MeshOutside, "Meshed pods run on nodes without capture-cni.", "", "keep meshed pods off these nodes"},
 	{
 		FenceUnknown, "Pods ask for a fence, but some nodes run capture-cni 0.3 or earlier.", "",
-		"upgrade capture-cni there, and restart the fenced pods",
+		"upgrade capture-cni there, and restart fenced pods",
 	},
 	{PodsUnnamed, "A Lease names at most 100 pods that need attention.", "", "correct the named pods first"},
 	{

@@ -54,7 +54,7 @@ const (
 var nodeCodes = []Meaning{
 	{
 		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, another one runs, or the state directory fails.",
-		"wait for the other agent's end, or remove the other release",
+		"wait for the other agent's end, or remove its release",
 	},
 	{
 		PluginMissing, "The plugin's programs are missing, or differ from the agent's.",
@@ -70,7 +70,8 @@ var nodeCodes = []Meaning{
 		"load the module and delete the agent's pod, or choose another backend",
 	},
 	{
-		LookupsUnanswered, "The agent can't answer the plugin reliably.", "The agent has not read its node's pods, or is unauthorized.",
+		LookupsUnanswered, "The agent can't answer the plugin reliably.",
+		"The agent has not read its node's pods, is unauthorized or can't listen.",
 		"wait a minute, then check the API server",
 	},
 	{
@@ -82,14 +83,14 @@ var nodeCodes = []Meaning{
 		EntryNotLoaded, "The runtime has not loaded the entry, or does not answer.",
 		"The runtime loads another file, or reads the directory late.", "restart the runtime, or use another mode",
 	},
-	{EntryContended, "Another program keeps removing the entry.", "", "find the other program, or use another mode"},
+	{EntryContended, "Another program keeps removing the entry.", "", "find that program, or use another mode"},
 	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",
 		"free the disk, or make it writable",
 	},
 	{NoTProxy, "Pods with TPROXY can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
-	{NoFence, "Pods with a fence can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
+	{NoFence, "Pods with a fence can't start.", "A kernel module is missing, or the test failed.", "load the module, if meshed pods need it"},
 	{NoIPv6, "Meshed pods with captured IPv6 can't start.", "A kernel module is missing.", "load the module, if meshed pods need it"},
 	{
 		IPTablesChosen, "Backend auto chose iptables, so the guard is idle.", "The kernel lacks an nftables module.",

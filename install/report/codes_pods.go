@@ -117,7 +117,7 @@ var podCodes = []Meaning{
 	},
 	{MeshOff, "netconf.meshes omits the pod's mesh.", "", "add the mesh, if its pods should be captured"},
 	{AmbientPod, "istio.io/dataplane-mode=ambient makes ztunnel capture the pod.", "", "none"},
-	{AddFailed, "The pod's ADD fails.", "", "correct the cause; the kubelet retries"},
+	{AddFailed, "An ADD fails.", "", "correct the cause; the kubelet retries"},
 	{AddAnnotations, "The plugin refuses the pod's annotations.", "", "correct the annotations in the message, and restart the pod"},
 	{AddRefused, "The plugin refuses the pod.", "The pod would be wholly or partly uncaptured, or captured twice.", "correct the cause"},
 	{

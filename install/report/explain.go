@@ -36,7 +36,7 @@ type Explanation struct {
 	NotMeshed string `json:"notMeshed,omitempty"` // why the pod is not in the mesh; then no field below is set
 
 	Annotations []PodAnnotation `json:"annotations,omitempty"` // those that decide about capture
-	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the current annotations are unknown
+	NowUnknown  string          `json:"nowUnknown,omitempty"`  // why the current annotations are unknown; each Now is then as Created
 
 	State   Code    `json:"state,omitempty"`
 	Because string  `json:"because,omitempty"`

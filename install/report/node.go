@@ -100,7 +100,7 @@ func (p Pods) Encode() []byte {
 	return p.shrink(func() []byte { return encodeState(p) })
 }
 
-// shrink removes pods until the encoded text fits, or none is left.
+// shrink removes named pods until the encoded text fits, or none is left.
 func (p *Pods) shrink(encoded func() []byte) []byte {
 	for {
 		document := encoded()

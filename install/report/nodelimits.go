@@ -17,7 +17,7 @@ const (
 	maxPods     = 100
 	maxKnown    = 1000
 	maxCounts   = 32
-	maxCount    = 10_000 // pods; kubelets are tested with 110 on a node
+	maxCount    = 10_000 // pods; far more than the 110 with which kubelets are tested
 	maxFindings = 8
 	maxNotes    = 4
 	maxText     = 300 // bytes
@@ -54,8 +54,8 @@ func (d *nodeDocument) texts() []*string {
 	return texts
 }
 
-// check returns an error for a state that no correct agent would write. Otherwise, a compromised agent
-// could falsify a cluster's totals, for example with negative numbers.
+// check returns an error for a state that no correct agent would write. Without this check, a compromised
+// agent could falsify a cluster's totals, for example with negative numbers.
 func (d *nodeDocument) check() error {
 	if len(d.Faults) > maxFindings || max(len(d.Notes), len(d.Codes)) > maxNotes {
 		return fmt.Errorf("%d findings, %d notes and %d codes of notes: expected at most %d, %d and %d",
@@ -87,8 +87,9 @@ func (p Pods) check() error {
 	}
 	for _, pod := range p.Named {
 		if !pod.isValid() {
-			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q: expected names as Kubernetes has them, and words in lower case",
-				pod.Name, pod.Namespace, pod.State, pod.Cause)
+			return fmt.Errorf("pod %.60q in namespace %.60q is %.40q by %.40q, with version %d of rules: "+
+				"expected names as Kubernetes has them, words in lower case, and a version from 0 to %d",
+				pod.Name, pod.Namespace, pod.State, pod.Cause, pod.Rules, MaxRules)
 		}
 	}
 	if i := slices.IndexFunc(p.Known, func(uid string) bool { return !uidForm.MatchString(uid) }); i >= 0 {

@@ -16,12 +16,12 @@ var (
 	minorVersion = regexp.MustCompile(`^v?(0\.[1-9]\d*|[1-9]\d*\.\d+)\.\d+`) // not v0.0.0, which Go reports for a commit without a tag
 )
 
-// WithURLs replaces the names of the project's documents in a text by URLs, because a node has no copy
-// of the documents.
+// WithURLs replaces the names of guides and reference pages in a text by URLs, because a node has no copy
+// of these documents.
 func WithURLs(text string) string { return withURLs(text, config.OwnVersion()) }
 
 // withURLs uses the documents of a minor version's first release, so that all patch releases return the
-// same text.
+// same text, and those of main for a version that is no release.
 func withURLs(text, version string) string {
 	tag := "main"
 	if found := minorVersion.FindStringSubmatch(version); found != nil {

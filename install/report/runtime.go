@@ -44,8 +44,8 @@ func (v Runtime) PassesAnnotations() (passes, known bool) {
 	return v.isSince(containerd, 1, 5) || v.isSince(crio, 1, 29), v.IsContainerd() || v.IsCRIO()
 }
 
-// SendsToAll reports whether the runtime sends each event to all listeners. In earlier versions, a
-// second listener takes events from the kubelet, so that pods hang:
+// SendsToAll reports whether the runtime is known to send each event to all listeners. In earlier
+// versions, a second listener takes events from the kubelet, so that pods hang:
 // https://github.com/containerd/containerd/issues/7318, https://github.com/cri-o/cri-o/issues/6466.
 func (v Runtime) SendsToAll() bool { return v.isSince(containerd, 2, 0) || v.isSince(crio, 1, 30) }
 

@@ -18,7 +18,7 @@ type Trace struct {
 	NotCaptured string `json:"notCaptured,omitempty"` // why the pod of the mesh is not captured
 
 	Doubts      []string    `json:"doubts,omitempty"`      // why other rules may decide
-	Path        *trace.Path `json:"path,omitempty"`        // through the pod's own rules; nil if it has none, or they are unknown
+	Path        *trace.Path `json:"path,omitempty"`        // through the desired rules; nil if the pod is not captured, or the path is unknown
 	Assumptions []string    `json:"assumptions,omitempty"` // assumptions of this trace, in addition to those of every path
 }
 

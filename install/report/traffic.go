@@ -20,7 +20,8 @@ type Traffic struct {
 	Unknown     string          `json:"unknown,omitempty"`     // why the numbers are not known
 }
 
-// Connections is the number of connections for which the rules made one decision for one reason.
+// Connections is the number of connections, or of refused packets, for which the rules made one decision
+// for one reason.
 type Connections struct {
 	Decision string `json:"decision"`
 	Reason   string `json:"reason"`

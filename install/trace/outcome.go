@@ -12,8 +12,8 @@ import (
 type Outcome struct{ Decision, Reason string }
 
 // Outcomes returns every outcome that a Meter can have. The decision "own" is for connections over
-// loopback, and for those of the proxy. The decisions "refused" and "fenced" count packets, because the
-// rules prevent these connections.
+// loopback, and for those of the proxy. With the decisions "refused" and "fenced", meters count packets,
+// because the rules prevent these connections.
 func Outcomes() (all []Outcome) {
 	for _, of := range [][]string{
 		{"captured", "inbound", "outbound", "dns"},

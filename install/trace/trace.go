@@ -17,8 +17,8 @@ type Path struct {
 	Packet Packet      `json:"packet"`
 	Hooks  []HookTrace `json:"hooks"`
 
-	// Verdict is Redirect, Translate, TProxy, Drop, Reject or, for a packet that passes, Return. Port is the port
-	// of Redirect and TProxy.
+	// Verdict is Redirect, Translate, TProxy, Drop, Reject or, for a packet that passes, Return. Port is
+	// the port of Redirect and TProxy.
 	Verdict capture.Verdict `json:"verdict"`
 	Port    uint16          `json:"port,omitempty"`
 
@@ -92,7 +92,7 @@ func (t *tracer) traverse(hook capture.Hook) {
 
 // enterLoopback applies nat's decision to the packet's destination and interface. A redirected packet
 // goes to 127.0.0.1 or ::1 over lo. A packet that was translated to a loopback address also goes over
-// lo, and one that was translated to another address leaves the pod.
+// lo, and one that was translated to another address keeps its interface.
 func (t *tracer) enterLoopback() {
 	switch to := t.translation(); {
 	case to.Addr().IsLoopback():
