@@ -41,7 +41,7 @@ type Verdict struct {
 }
 
 // DirectoryName is the name of the verdict's directory in the run directory. It is a directory of its
-// own, because the container of the test mounts no other part of the run directory.
+// own, because the container of the test can write to no other part of the run directory.
 const DirectoryName = "backend"
 
 const fileName = "verdict.json"

@@ -48,7 +48,7 @@ const (
 // Flags of both ends, from linux/netfilter/nf_conntrack_tcp.h. With liberal, conntrack accepts segments
 // outside the window that it computes, because it has not seen the window scales of the ends. With
 // closeInit, a SYN after the close or reset of the connection begins a new connection; without it, the
-// SYN would belong to the old connection.
+// SYN could belong to the old connection.
 const (
 	closeInit = 0x04
 	liberal   = 0x08

@@ -11,16 +11,15 @@ import (
 type Mode string
 
 const (
-	// Auto lets the agent choose a mode: DropIn if the runtime reports that it has loaded the drop-in,
-	// and otherwise Owned or Insert, as the form of the primary conflist permits.
+	// Auto lets the agent choose a mode: DropIn if the runtime reports that it has loaded the drop-in, and
+	// otherwise Insert or, if the agent must not edit a primary file, Owned.
 	Auto Mode = "auto"
-	// DropIn writes the entry to a file of its own in the directory for drop-ins of the primary
-	// conflist.
+	// DropIn writes the entry to a file of its own in the directory for drop-ins of each primary conflist.
 	DropIn Mode = "dropin"
 	// Insert writes the entry to each conflist that the runtime may load.
 	Insert Mode = "insert"
-	// Owned writes a copy of the primary conflist with the entry. The copy's name sorts before those of
-	// known installers.
+	// Owned writes a copy of the primary conflist with the entry, and without istio-cni unless that has
+	// ambient mode. The copy's name sorts before those of known installers.
 	Owned Mode = "owned"
 	// Multus writes a configuration to which a network attachment refers.
 	Multus Mode = "multus"
