@@ -108,8 +108,8 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now, or
-// the reason for which the current ones are unknown.
+// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now. If the
+// current ones are unknown, it adds the reason, and repeats those at the creation.
 func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created

@@ -198,8 +198,8 @@ func (g *Guard) noteReported() {
 	}
 }
 
-// isReported reports whether the agent has a record that the pod is outdated. found is the pod's state,
-// reported the earlier result, and sent whether a record was sent since.
+// isReported reports whether the agent was sent a record that the pod is outdated. found is the pod's
+// state, reported the earlier result, and sent whether a record was sent since.
 func isReported(found report.Code, reported, sent bool) bool {
 	return found == report.Unknown && reported || found == report.Outdated && (reported || sent)
 }

@@ -180,10 +180,10 @@ func (t Path) assumptions() []string {
 		lines = append(lines, "routing sends the packet by "+t.Packet.Interface)
 	}
 	if !t.Packet.From.Addr().IsValid() {
-		lines = append(lines, "no rule names the address that it comes from")
+		lines = append(lines, "no rule names the packet's source address")
 	}
 	if !t.Packet.Inbound && t.Packet.Owner == nil {
-		lines = append(lines, "no rule names the user and the group that send it")
+		lines = append(lines, "no rule names the sender's user or group")
 	}
 	switch t.Verdict {
 	case capture.Redirect:
