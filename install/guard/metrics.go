@@ -44,7 +44,7 @@ func newPodMetrics(f *metrics.Factory) *podMetrics {
 		repeated: f.Counter("pod_repairs_repeated_total",
 			"attempts to repair a pod again within ten minutes"),
 		connections: f.CounterVec("connections_total",
-			"connections of captured pods, by `decision`, `reason` and `mesh`", "decision", "reason", "mesh"),
+			"connections or refused packets of captured pods, by `decision`, `reason` and `mesh`", "decision", "reason", "mesh"),
 		uncaptured: f.HistogramVec("pod_uncaptured_seconds",
 			"age at which the guard repaired pods that started uncaptured, by `mesh`", uncapturedBuckets, "mesh"),
 

@@ -109,7 +109,7 @@ var clusterCodes = []Meaning{
 	{PodsUnnamed, "A Lease names at most 100 pods that need attention.", "", "correct the named pods first"},
 	{
 		TestMisrouted, "A connection took a wrong path.", "A pod's rules are missing or wrong.",
-		"look at the node in kubectl capture-cni status -o wide",
+		"run kubectl capture-cni status -o wide",
 	},
 	{TestUnanswered, "A connection was not answered.", "", "correct the NetworkPolicy or firewall"},
 	{TestPodFailed, "A pod of the test failed.", "The image is missing, or of another version.", "set --image, or correct the cause"},

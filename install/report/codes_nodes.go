@@ -54,7 +54,7 @@ const (
 var nodeCodes = []Meaning{
 	{
 		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, another one runs, or the state directory fails.",
-		"wait for the other agent's end, or remove its release",
+		"wait for the other agent's end, or remove the other release",
 	},
 	{
 		PluginMissing, "The plugin's programs are missing, or differ from the agent's.",
