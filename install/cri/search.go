@@ -125,10 +125,10 @@ type candidate struct {
 	err    error
 }
 
-// choose connects to the kubelet's runtime, which it takes to be the only one with pods. If no runtime has
-// pods, choose takes the runtime that it chose last or, if it has chosen none yet, one that answers while
-// no other socket can belong to the kubelet's runtime. So while the kubelet's runtime restarts, it does
-// not choose another, idle runtime on the node.
+// choose connects to the kubelet's runtime, which it takes to be the only one with pods. If no runtime
+// has pods, choose takes the runtime that it chose last or, if it has chosen none yet, one that answers
+// while no other socket can belong to the kubelet's runtime. So while the kubelet's runtime restarts, it
+// does not choose another, idle runtime on the node.
 func (s *search) choose(ctx context.Context) (*grpc.ClientConn, error) {
 	candidates := askAll(ctx, distinct(s.sockets))
 	var running, idle, silent []candidate

@@ -42,7 +42,7 @@ type asker struct {
 
 	known, first breaker // known is for pods whose desired state is known, and first for other pods
 
-	injected      []string  // UIDs of the node's injected pods that their fields do not exempt, as the agent last answered
+	injected      []string  // UIDs of the node's injected pods, except those that their fields exempt, as the agent last answered
 	injectedAgain time.Time // time of the next request for injected
 }
 

@@ -16,13 +16,14 @@ import (
 
 // baseline describes the rules that an ADD, a repair or an update wrote into a sandbox's network
 // namespace or, if that is unknown, the rules that the guard found there first. If the namespace later
-// has rules that are neither these nor the desired ones, the pod has drifted.
+// has rules that the guard can compare, and that are neither these nor the desired ones, the pod has
+// drifted.
 type baseline struct {
 	Stamp   string         `json:"stamp"` // empty if the baseline is unknown
 	Backend config.Backend `json:"backend"`
 	Digest  string         `json:"digest,omitempty"` // digest of the rules; empty until the guard has read them
-	// Unconfirmed means that the guard found these rules of another version or configuration in its
-	// first examination, and that no record of an ADD confirms them.
+	// Unconfirmed means that the guard found these rules of another version or configuration when it
+	// first examined the pod, and that no record of an ADD confirms them.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Reported means that the agent was sent a record that the pod is outdated. Without this field, each
 	// new guard would send another record for every outdated pod.
@@ -49,7 +50,8 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 }
 
 // addressesOf returns those addresses of the namespace that decide about the rules. It omits all IPv6
-// addresses of a pod whose rules refuse IPv6, because the pod had no usable one when they were written.
+// addresses of a pod whose rules refuse IPv6, because the pod had no usable one when the rules were
+// written.
 func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
 	if capture.StampedIPv6(b.Stamp) != capture.Refused {
 		return all

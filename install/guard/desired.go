@@ -22,7 +22,7 @@ import (
 // its creation, so that a later edit can't loosen the capture of a running pod, except with
 // UpdateAnnotations.
 type desired struct {
-	known         bool   // false before the agent's first answer
+	known         bool   // false until an answer of the agent was evaluated without an error
 	digest        string // digest of the agent's answer from which the other fields follow
 	exemption     capture.Exemption
 	mesh          config.MeshName // the mesh whose annotations decide about the rules; empty if there is no intent
@@ -34,7 +34,7 @@ type desired struct {
 	followable    bool   // guard.update=annotations would follow the edits
 	faulty        bool   // the edits that guard.update=annotations would follow are invalid
 	held          bool   // faulty, and guard.update=annotations is set, so the pod keeps its rules
-	transparent   bool   // captured by TPROXY
+	transparent   bool   // inbound connections are captured by TPROXY
 	hasController bool
 }
 

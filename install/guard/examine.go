@@ -31,7 +31,7 @@ type examiner struct {
 	settings Settings
 	asker    *asker
 	runtime  Runtime
-	breaker  breaker // stops the requests whether a pod still runs
+	breaker  breaker // stops the requests that ask whether a pod still runs
 	node     Node
 	meters   map[string][]trace.Meter // by the stamp of the rules
 	limits   repairLimits

@@ -19,7 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
-// ErrNotHere means that this node does not run the pod.
+// ErrNotHere means that this node does not run the pod. Errors that wrap it name other possible reasons.
 var ErrNotHere = errors.New("this node does not run the pod")
 
 // Explain returns what is known about one pod: the annotations that decide about its capture, at its
@@ -108,8 +108,8 @@ func (g *Guard) Pods(ctx context.Context) (pods []string, err error) {
 	return pods, err
 }
 
-// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now. If the
-// current ones are unknown, it adds the reason, and repeats those at the creation.
+// explainAnnotations adds the annotations that decide about capture, at the pod's creation and now. If
+// the current ones are unknown, it adds the reason, and repeats those at the creation.
 func (g *Guard) explainAnnotations(ctx context.Context, sandbox cri.Sandbox, p *report.Explanation) {
 	created := capture.Pod{}.With(sandbox.Labels, sandbox.Annotations).Annotations
 	now := created

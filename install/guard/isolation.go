@@ -32,8 +32,8 @@ func isolatingRuntime(runtime cri.OCIRuntime) string {
 	return isolatingName(runtime.Type)
 }
 
-// isolatingName returns the name if one of its parts begins with the name of an isolating runtime.
-// Otherwise it returns "".
+// isolatingName returns the name if one of its parts begins with the name of an isolating runtime, and
+// "" if none does.
 func isolatingName(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '_' || r == '/' })
 	for _, part := range parts {

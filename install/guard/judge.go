@@ -45,10 +45,9 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 	return found, now
 }
 
-// judgeRules judges our own rules or, if there are none and the guard never knew of any, another plugin's.
-// Once the baseline
-// has a digest, it trusts neither the name of a chain nor a stamp, because a process of the pod can
-// write both.
+// judgeRules judges our own rules or, if there are none and the guard never knew of any, another
+// plugin's. Once the baseline has a digest, it trusts neither the name of a chain nor a stamp, because a
+// process of the pod can write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
@@ -97,7 +96,8 @@ func drifted(format string, args ...any) report.Finding {
 }
 
 // unreadable returns the finding for rules that could not be read. The pod is drifted if the rules
-// exceed a limit or keep changing, because rules of an ADD do neither. Otherwise it is unknown.
+// exceed a limit or keep changing, because rules of an ADD do neither. After any other error, the pod is
+// unknown.
 func unreadable(err error) report.Finding {
 	_, tooLarge := errors.AsType[nfnetlink.TooLarge](err)
 	if tooLarge || errors.Is(err, nfnetlink.ErrChanging) {

@@ -13,8 +13,8 @@ import (
 	"github.com/capture-cni/capture-cni/install/cri"
 )
 
-// listingWait is the longest time, from the beginning of a listing of the sandboxes, for which rounds wait
-// for it. After that, they examine the known pods, until a round finds the listing complete.
+// listingWait is the longest time, from the beginning of a listing of the sandboxes, for which rounds
+// wait for it. After that, they examine the known pods, until a round finds the listing complete.
 const listingWait = time.Second
 
 // lister lists the sandboxes in a goroutine, one listing at a time.
@@ -24,7 +24,7 @@ type lister struct {
 	pending *listing  // the listing whose result next has not used yet, or nil
 	last    time.Time // time of the last successful listing, or zero
 	fault   error     // why this round has no listing, or nil
-	since   time.Time // time of the first fault since the last successful listing
+	since   time.Time // time of the first fault since the last successful listing, or zero
 }
 
 // listing is one call of Runtime.Sandboxes. Its results may be read only after done is closed.
@@ -112,7 +112,8 @@ type eventStream struct {
 
 func newEventStream() *eventStream { return &eventStream{started: make(chan struct{}, 1)} }
 
-// reopenPause is the pause between the end of an event stream and the next attempt.
+// reopenPause is the pause between the end of an event stream, or of an attempt to open one, and the
+// next attempt.
 const reopenPause = 10 * time.Second
 
 // listen receives events until ctx ends. It returns earlier after cri.ErrNoEvents.

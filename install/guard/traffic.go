@@ -87,7 +87,8 @@ func (e *examiner) metersOf(d *desired) []trace.Meter {
 }
 
 // Traffic returns the numbers of connections of all running pods of the mesh or, with a name, of one of
-// them. With the policy ReportOnly, it changes nothing. Errors: ErrNotHere.
+// them. With the policy ReportOnly, it changes nothing. Errors: ErrNotHere, also for a pod outside the
+// mesh.
 func (g *Guard) Traffic(ctx context.Context, namespace, name string) ([]report.Traffic, error) {
 	sandboxes, err := g.runtime.Sandboxes(ctx)
 	if err != nil {

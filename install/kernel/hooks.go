@@ -80,8 +80,8 @@ func (c baseChain) decides(r *nfnetlink.Reader) (bool, error) {
 	return c.drops || len(rules) > 0, err
 }
 
-// legacyInFront describes the tables of iptables-legacy whose built-in chains get a packet at the priority
-// last or before it, except tables with our rules.
+// legacyInFront describes the tables of iptables-legacy whose built-in chains get a packet at the
+// priority last or before it, except tables with our rules.
 func legacyInFront(p trace.Packet, last int32) (found []string, err error) {
 	tables, err := xtables.List()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // legacyNAT is the priority of nat before routing and at output, in both variants of iptables.
 const legacyNAT = -100
 
-// lastOfOurs returns the priority of the last of our chains that captures packets. That is nftables' chain
-// for outgoing packets in nat or, if there is none, nat in iptables. The priority of the former differs
-// between versions of the rules.
+// lastOfOurs returns the priority of the last of our chains that captures packets. That is nftables'
+// chain for outgoing packets in nat or, if there is none, nat in iptables. The priority of the former
+// differs between versions of the rules.
 func lastOfOurs(chains []baseChain) int32 {
 	for _, chain := range chains {
 		if chain.isOurs() && chain.Name == capture.NFTChain(capture.NAT, string(capture.Output)) {

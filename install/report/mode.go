@@ -11,10 +11,11 @@ import (
 type Mode string
 
 const (
-	// Auto lets the agent choose a mode: DropIn if the runtime reports that it has loaded the drop-in, and
-	// otherwise Insert or, if the agent must not edit a primary file, Owned.
+	// Auto lets the agent choose a mode: DropIn if the runtime reports that it has loaded the drop-in,
+	// and otherwise Insert or, if the agent must not edit a primary file, Owned.
 	Auto Mode = "auto"
-	// DropIn writes the entry to a file of its own in the directory for drop-ins of each primary conflist.
+	// DropIn writes the entry to a file of its own in the directory for drop-ins of each primary
+	// conflist.
 	DropIn Mode = "dropin"
 	// Insert writes the entry to each conflist that the runtime may load.
 	Insert Mode = "insert"
