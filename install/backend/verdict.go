@@ -29,7 +29,7 @@ type Verdict struct {
 	Boot    string         `json:"boot"`    // the kernel's id of the boot
 	Version string         `json:"version"` // version of capture-cni
 	Asked   config.Backend `json:"asked"`
-	Meshes  string         `json:"meshes"` // whose rules were tested
+	Meshes  string         `json:"meshes"` // the meshes whose rules were tested
 
 	Chosen   config.Backend `json:"chosen,omitempty"`   // "" if none works
 	Reason   string         `json:"reason,omitempty"`   // why no backend works, or why Auto chose iptables

@@ -117,7 +117,7 @@ func networkOf(answer *runtimeapi.PodSandboxStatusResponse) (network, error) {
 type Locator struct {
 	*Client
 	networks map[string]network // by sandbox id; a sandbox's network does not change
-	failures map[string]int     // failed requests for a network, by sandbox id
+	failures map[string]int     // number of failed requests for a network, by sandbox id
 }
 
 // NewLocator returns a Locator that uses a client.

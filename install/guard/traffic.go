@@ -44,9 +44,9 @@ func tallied(meters []trace.Meter, last, now kernel.Counters) tally {
 }
 
 // countTraffic adds the connections since the last reading to the node's metric, if the pod has exactly
-// the desired rules in nftables. If the stamp changed or a counter went down, the counters began at 0
-// again. The connections of a pod that is older than the guard are counted from the first reading on,
-// or from the guard's repair or update on.
+// the desired rules in nftables. If the stamp changed or a counter went down, it takes the counters to
+// have begun at 0 again. The connections of a pod that ran before the guard are counted from the first
+// reading on, or from the guard's repair or update on.
 func (e *examiner) countTraffic(w *watched, o kernel.Observation) {
 	if !w.exact || o.Generation == 0 || o.CountersFault != nil {
 		return

@@ -74,8 +74,8 @@ func (g *Guard) awaitsUpdate(w *watched) bool {
 	return g.settings.Update.isOn() && w.isUpdatable(w.finding) && w.updates.count == 0
 }
 
-// giveTurns chooses the pods that this round updates, within the node's limit. Pods with the fewest
-// attempts come first, and among these the pods with the oldest rules.
+// giveTurns chooses the pods whose next examination may update the rules, within the node's limit. Pods
+// with the fewest attempts come first, and among these the pods with the oldest rules.
 func (g *Guard) giveTurns(now time.Time) {
 	if !g.settings.Update.isOn() {
 		return

@@ -26,14 +26,14 @@ type watched struct {
 	later    bool // the pod was injected after its sandbox was created
 	repairs  streak
 	updates  streak
-	failure  string // error of the last update; empty if it succeeded
+	failure  string // error of the last update; empty if it succeeded, or there was none
 	failed   bool   // this examination's update failed, with another error than the previous one
 	evict    bool   // this examination found that the agent should evict the pod
 	turn     bool   // the next examination may update the rules
 	refused  uint64 // packets that the rules had refused when renewRefused last succeeded
 	reading  reading
 	exact    bool // the rules are known to be exactly the desired rules, in nftables
-	older    bool // the pod was there before the guard
+	older    bool // the pod ran already when the guard first listed the sandboxes
 
 	seen            uint32 // generation at the last full comparison
 	roundsUnchanged int    // number of examinations since the last full comparison, which counts as the first

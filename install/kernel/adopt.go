@@ -84,8 +84,8 @@ func adopt(ctx context.Context) error {
 
 // deleteStale deletes the conntrack entries of TCP connections without a socket in the namespace. While
 // a pod has no rules, a crafted segment can create such an entry, and nat would then ignore a later
-// connection with the same addresses and ports. deleteStale keeps entries with a translation, which
-// nat captured, entries in TIME_WAIT, and entries of forwarded connections, whose sockets are in another
+// connection with the same addresses and ports. deleteStale keeps entries of connections that nat
+// captured, entries in TIME_WAIT, and entries of forwarded connections, whose sockets are in another
 // namespace. If it can't list all entries, it resets all connections of the pod. If it can't list all
 // sockets, it also deletes the entries of sockets that it did not see. With resets false, it deletes
 // nothing in these two cases, and returns an error.

@@ -16,7 +16,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nftables"
 )
 
-// References computes and caches the digests of namespaces that contain given Rulesets. Only one
+// References computes and caches the digests of namespaces that contain only a Ruleset's rules. Only one
 // goroutine may use it. The zero value is ready to use.
 type References struct{ digests map[string]string } // by the Ruleset's stamp
 

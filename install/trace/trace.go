@@ -46,7 +46,7 @@ type Step struct {
 	Conditions []string       `json:"conditions,omitempty"`
 	Do         capture.Action `json:"do"`
 	Why        string         `json:"why"`
-	Defers     bool           `json:"defers,omitempty"` // the rule leaves the decision to another table
+	Defers     bool           `json:"defers,omitempty"` // the rule leaves the decision to nat or, for a packet on lo, to OUTPUT
 }
 
 // Of evaluates the rules for a packet, except those of the hooks FORWARD and POSTROUTING. If the packet
