@@ -25,7 +25,7 @@ const (
 	OK       Severity = "ok"
 	Note     Severity = "note"    // the subject works, with a limitation
 	Waiting  Severity = "waiting" // the subject will work without the operator's help
-	Warning  Severity = "warning" // the node is in the desired state, but the operator must act
+	Warning  Severity = "warning" // the subject works, but the operator must act
 	Problem  Severity = "problem" // the subject does not work
 	NotKnown Severity = "unknown" // the subject's state could not be determined
 )

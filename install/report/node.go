@@ -18,7 +18,7 @@ import (
 // NodeAnnotation is the key of the Lease's annotation that contains the node's state.
 const NodeAnnotation = "capture-cni.io/state"
 
-// LeaseLabels returns the labels of the Leases. Other Leases in the namespace do not have these labels.
+// LeaseLabels returns the labels of the agents' Leases. Other Leases in the namespace do not have these labels.
 func LeaseLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
 }
@@ -27,7 +27,7 @@ func LeaseLabels() map[string]string {
 type NodeState struct {
 	Version  string // version of the agent
 	Mode     Mode   // how the plugin is added to the runtime's CNI configuration
-	Backend  string // backend in the plugin's entry
+	Backend  string // backend in the plugin's entry; empty if Desired is absent, or the backend does not work
 	Desired  string // the node's desired state: present or absent
 	Findings Findings
 	Pods     *Pods // nil while no guard reports pods
