@@ -15,7 +15,7 @@ var exclusive = map[Mode][2]string{
 	Owned:  {"also renames the agent's list, and pods start uncaptured", FixExclusive},
 	Insert: {"also removes the entry from its own list, and pods start uncaptured", FixExclusive},
 	Auto: {
-		"removes entries from its own list, and pods start uncaptured unless the runtime loads drop-ins (containerd 2.1, CRI-O 1.33)",
+		"removes entries from its own list, and pods start uncaptured unless the agent chooses mode dropin (containerd 2.1)",
 		"set cni.exclusive=false in Cilium's values",
 	},
 }
@@ -30,7 +30,7 @@ func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
 	case does[0] == "" || mode == Auto && loads:
 		return nil
 	case mode == Auto && !ignores:
-		one.Severity, one.Next = Note, one.Next+" unless the runtime loads drop-ins, which Cilium leaves alone"
+		one.Severity, one.Next = Note, one.Next+" unless the agent chooses mode dropin, whose file Cilium leaves alone"
 	}
 	return Findings{one}
 }
