@@ -25,7 +25,7 @@ func (r *Report) checkCilium(c *Cluster) {
 		loads := allLoadDropIns(c)
 		for _, found := range report.CheckExclusive(report.Auto, "cilium-config sets cni-exclusive", loads, !loads) {
 			if cloud {
-				found.Next = "the cloud sets it: use nodes with such a runtime, selected by nodeSelector"
+				found.Next = "the cloud sets it: use nodes with containerd 2.1 or newer, selected by nodeSelector"
 			}
 			r.join("cilium", found)
 		}

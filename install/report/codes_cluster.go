@@ -113,5 +113,5 @@ var clusterCodes = []Meaning{
 	},
 	{TestUnanswered, "A connection was not answered.", "", "correct the NetworkPolicy or firewall"},
 	{TestPodFailed, "A pod of the test failed.", "The image is missing, or of another version.", "set --image, or correct the cause"},
-	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if the check is not needed"},
+	{TestSkipped, "A check was not tried.", "The cluster or configuration forbids the check.", "none, if not needed"},
 }

@@ -97,7 +97,7 @@ var nodeCodes = []Meaning{
 		"load the module and reboot, if you need the guard",
 	},
 	{
-		LeftOnNode, "The removal left the plugin on the node.", "The runtime deletes pods with it.",
+		LeftOnNode, "The removal left the plugin on the node.", "The runtime needs the plugin to delete pods.",
 		"delete the plugin once pods started with it have ended",
 	},
 	{PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "", "read the pods' Events CaptureRepaired"},
@@ -153,7 +153,7 @@ var nodeCodes = []Meaning{
 	{CiliumExclusive, "Cilium's cni.exclusive removes other plugins' entries.", "", "set Cilium's cni.exclusive=false, or use mode dropin"},
 	{
 		SocketBalancing, "Sidecars see a Service's backend, not the Service.", "Cilium or Calico balances connections at pods' sockets.",
-		"limit balancing to the node's own sockets",
+		"limit balancing to the node's sockets",
 	},
 	{BesideIstioCNI, "istio-cni captures the same pods.", "", "follow deploy/guides/migrate-istio-cni.md"},
 	{OtherMesh, "Another mesh's plugin is in the cluster or list.", "", "give no pod the proxies of both meshes"},
