@@ -35,8 +35,9 @@ func legacyTablesInFront(last int32) []capture.Table {
 	return tables
 }
 
-// legacyObstruction describes the first target of iptables-legacy that could keep packets from our
-// rules, or returns "". Errors: TooLarge, ErrChanging.
+// legacyObstruction describes the first target, in a table of iptables-legacy in front of our chains,
+// that could keep packets from our rules, or returns "". The targets of all chains of such a table
+// count. Errors: TooLarge, ErrChanging.
 func legacyObstruction(last int32) (string, error) {
 	names := legacyTablesInFront(last)
 	for _, table := range xtables.Names() {

@@ -18,7 +18,8 @@ import (
 // NodeAnnotation is the key of the Lease's annotation that contains the node's state.
 const NodeAnnotation = "capture-cni.io/state"
 
-// LeaseLabels returns the labels of the agents' Leases. Other Leases in the namespace do not have these labels.
+// LeaseLabels returns the labels of the agents' Leases. Other Leases in the namespace do not have these
+// labels.
 func LeaseLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "capture-cni", "app.kubernetes.io/component": "node-state"}
 }
