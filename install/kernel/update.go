@@ -13,9 +13,9 @@ import (
 
 // Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
 // not change conntrack, so nat's decisions about open connections stay. If no process with the proxy's
-// or root's uid listens at a port of the proxy, or none does by IPv6 although the rules capture IPv6,
-// Update changes nothing and returns an error, because an operator may have changed ports or uid for pods
-// that start later.
+// or root's uid listens by TCP at one of the proxy's ports for inbound and outbound connections and for
+// captured DNS, or none does by IPv6 although the rules capture IPv6, Update changes nothing and returns
+// an error, because an operator may have changed ports or uid for pods that start later.
 func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	return n.Do(func() error {
 		sockets, _, err := socketsIn(ctx, 1<<Listening, maxSockets)
@@ -31,7 +31,8 @@ func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 				return s.Local.Port() == port && hasUID(s, in.ProxyUID) && (s.IPv6 || in.IPv6 != capture.Captured)
 			}
 			if port != 0 && !slices.ContainsFunc(sockets, isProxys) {
-				return fmt.Errorf("no process of the pod with uid %d listens at the proxy's port %d by each captured family", in.ProxyUID, port)
+				return fmt.Errorf("no process of the pod with uid %d or 0 listens by TCP at the proxy's port %d for each captured family",
+					in.ProxyUID, port)
 			}
 		}
 		return replaceRules(ctx, capture.Rules(in))
