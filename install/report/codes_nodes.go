@@ -53,7 +53,8 @@ const (
 // nodeCodes contains the meaning of each code in this file.
 var nodeCodes = []Meaning{
 	{
-		NodeClaimed, "The agent does not manage the node yet.", "The agent is starting, another one runs, or the state directory fails.",
+		NodeClaimed, "The agent does not manage the node yet.",
+		"The agent starts, another agent or release has the node, or the state directory fails.",
 		"wait for the other agent's end, or remove the other release",
 	},
 	{
@@ -100,7 +101,10 @@ var nodeCodes = []Meaning{
 		LeftOnNode, "The removal left the plugin on the node.", "The runtime needs the plugin to delete pods.",
 		"delete the plugin once pods started with it have ended",
 	},
-	{PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "", "read the pods' Events CaptureRepaired"},
+	{
+		PodsRepaired, "The guard repaired pods, or tried to, within the last hour.", "",
+		"read the pods' Events CaptureRepaired and CaptureMissing",
+	},
 	{EventsDropped, "The agent dropped Events about pods.", "", "read the agent's log"},
 	{NoDropIns, "Mode dropin needs containerd 2.1, CRI-O 1.33 or newer.", "", "use mode insert, or upgrade the runtime"},
 	{
@@ -114,7 +118,7 @@ var nodeCodes = []Meaning{
 	},
 	{NetDirWrong, "The runtime reads lists from another directory.", "", "set --net-dir as the message says"},
 	{BinDirWrong, "The runtime executes plugins from another directory.", "", "set --bin-dir as the message says"},
-	{ManyLists, "containerd would load two lists.", "", "set max_conf_num to 1, or use another mode"},
+	{ManyLists, "containerd would load several lists.", "", "set max_conf_num to 1, or use another mode"},
 	{DirectoryMissing, "A needed directory does not exist.", "", "mount the directory, or set the right path"},
 	{
 		WriteDenied, "AppArmor or SELinux denies the agent a directory.", "",
