@@ -18,7 +18,7 @@ const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
 // Input is the network configuration on stdin. Only the method NetConf returns an error for an invalid
 // value of one of the plugin's keys. The other methods ignore or replace such a value, because a fault in
-// the plugin's entry must not fail pods outside the mesh.
+// the plugin's entry must not fail pods that are known to be outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }

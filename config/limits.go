@@ -27,7 +27,7 @@ func Shortened(value string) string {
 func Quoted(value string) string { return strconv.Quote(Shortened(value)) }
 
 // Few returns the first maxNamed lines and, instead of the others, one line with their number, such as
-// "5 more elements are faulty". In this example, what is "elements are faulty".
+// "5 more elements are faulty", for which the argument what is "elements are faulty".
 func Few(lines []string, what string) []string {
 	if len(lines) <= maxNamed {
 		return lines

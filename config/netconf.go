@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the keys of the plugin's entry in a conflist. It ignores faults in the entry for
-// pods outside the mesh, and reports all of them together for meshed pods. It reads no file.
+// Package config reads the keys of the plugin's entry in a conflist. NetConf reports all faulty keys
+// together. The other methods of Input tolerate faulty keys, so that these fail no pod that is known to be
+// outside the mesh. The package reads no file.
 package config
 
 import (

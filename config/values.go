@@ -78,8 +78,9 @@ func oneOf[T ~string](allowed ...T) func(json.RawMessage) (T, error) {
 	}
 }
 
-// fileNamed returns a function that reads the absolute path of a file with this name or, if orEmpty is the
-// end of the expected form, "". The plugin checks later whether the file's directory is allowed.
+// fileNamed returns a function that reads the absolute path of a file with this name. Unless orEmpty is "",
+// the function also accepts an empty path, and its errors end with orEmpty. The plugin checks later whether
+// the file's directory is allowed.
 func fileNamed(name, orEmpty string) func(json.RawMessage) (string, error) {
 	return valid("an absolute path that ends in /"+name+", without ., .. or //"+orEmpty, func(path string) bool {
 		return filepath.IsAbs(path) && filepath.Clean(path) == path && filepath.Base(path) == name || path == "" && orEmpty != ""
