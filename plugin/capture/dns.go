@@ -14,7 +14,7 @@ func dns(protocol Protocol) Match {
 	return Match{Protocol: protocol, DstPort: one(PortRange{portDNS, portDNS})}
 }
 
-// leadsQueries reports whether a rule of the outbound flow for UDP packets has one of the verdicts.
+// leadsQueries reports whether the outbound flow has a rule for UDP packets with one of the verdicts.
 func (b *builder) leadsQueries(verdicts ...Verdict) bool {
 	return slices.ContainsFunc(b.outbound, func(c Chain) bool {
 		return slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Match.Protocol == UDP && slices.Contains(verdicts, r.Do.Verdict) })

@@ -75,7 +75,8 @@ func (rs Ruleset) expanded() (rules, elements int, largest [7]listSize) {
 	return rules, elements, largest
 }
 
-// checkExpansion returns a fault if the rules exceed MaxExpanded. It creates no rules to count them.
+// checkExpansion returns a fault if the iptables rules or the set elements exceed MaxExpanded. It counts
+// the iptables rules without creating them.
 func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	rules, elements, largest := rs.expanded()
 	if rules <= MaxExpanded && elements <= MaxExpanded {
@@ -95,8 +96,8 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	}}
 }
 
-// keyOf returns the annotation that contains a list, or the list's name if the field lists names no
-// annotation of the pod for it.
+// keyOf returns the annotation that contains a list, or the list's name if m.lists names no annotation for
+// it that the pod has.
 func (m *mesh) keyOf(pod Pod, list string) string {
 	if strings.HasPrefix(list, listFence) {
 		return annotationFenceAllow

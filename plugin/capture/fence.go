@@ -99,9 +99,9 @@ func (d *decider) parseOpening(text string) (Opening, error) {
 	return Opening{Opening: o}, err
 }
 
-// checkFencedContainers refuses containers that may have NET_RAW or NET_ADMIN. NET_RAW permits AF_PACKET
-// sockets, which bypass netfilter, and setting the marks that the rules trust. NET_ADMIN permits changing
-// the rules.
+// checkFencedContainers refuses the pod if a container other than the proxy may have NET_RAW or NET_ADMIN.
+// NET_RAW permits AF_PACKET sockets, which bypass netfilter, and, since Linux 5.17, setting the marks that
+// the rules trust. NET_ADMIN permits changing the rules.
 func (d *decider) checkFencedContainers() {
 	var lines []string
 	for _, c := range d.pod.Containers {

@@ -34,8 +34,8 @@ var (
 	resets = gotoChain(ChainFenceReset)
 )
 
-// jumpToFence adds, if the pod has a fence, a rule to the last chain, from which all packets enter the
-// fence's chain. This rule must be the last one of its chain.
+// jumpToFence adds, if the pod has a fence, a rule to the last chain, which leads all packets to a chain of
+// the fence. This rule must be the last one of its chain.
 func (b *builder) jumpToFence(chain string) {
 	if b.Fence != nil {
 		b.add(Match{}, Action{Verdict: Jump, Chain: chain}, "the pod has a fence")
@@ -81,7 +81,8 @@ func (b *builder) fenceOut() {
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
 	b.add(Match{Dst: one(localhostIPv6)}, fenced, "localhost, and not by loopback")
 	b.permit(b.openings(UDP, false))
-	for _, m := range b.openings(UDP, true) { // in another host's name, a datagram could be taken for an answer to the proxy
+	// Without OwnSource, a datagram that is sent in another host's name could count as an answer to the proxy.
+	for _, m := range b.openings(UDP, true) {
 		b.exempt(Match{Protocol: UDP, Answer: true, OwnSource: true, Dst: m.Src}, "an exception of the fence")
 	}
 	b.fenceTCP("OUTPUT", resets)
@@ -211,8 +212,9 @@ func (b *builder) fenceICMP() {
 	b.add(Match{}, fenced, "no error")
 }
 
-// openings returns matches on the packets of exceptions. It omits an exception whose addresses all
-// belong to the node, because a rule without a range would match every address.
+// openings returns matches on the packets of the exceptions with this protocol and direction. It omits an
+// exception whose addresses all belong to the node, because a rule without a range would match every
+// address.
 func (b *builder) openings(protocol Protocol, inbound bool) (matches []Match) {
 	for i, o := range b.Fence.Openings {
 		if o.Protocol != string(protocol) || o.Inbound != inbound || len(o.Ranges) == 0 {

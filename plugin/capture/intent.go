@@ -25,7 +25,7 @@ type Intent struct {
 
 	OutboundPort uint16 // the proxy's port for outbound connections; 0 if it has none
 	InboundPort  uint16 // the proxy's port for inbound connections; 0 if it has none
-	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured
+	TunnelPort   uint16 // the proxy's own mTLS tunnel, never captured inbound; 0 if it has none
 	DNSPort      uint16
 
 	ProxyUID, ProxyGID uint32 // a gid of 0 means none

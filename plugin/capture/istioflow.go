@@ -81,7 +81,7 @@ func istioOutbound(in *Intent) (f flow) {
 
 	if groups := in.ownerGroups(); len(groups.Values) > 0 {
 		f.add(Match{GID: groups}, gotoChain(chainOwnerGroups), "only these groups are captured")
-		f.chain(chainOwnerGroups) // of all later rules
+		f.chain(chainOwnerGroups) // contains all rules that follow, until proxyTraffic adds its chain
 	} else {
 		f.exempt(Match{GID: in.excludedOwnerGroups()}, "excluded group")
 	}

@@ -151,7 +151,8 @@ func (d *decider) kumaConfig() (c kumaConfig) {
 	return c
 }
 
-// kumaNotServed adds a fault for each setting that the rules can't implement.
+// kumaNotServed adds a fault for each setting that the rules can't implement, and a warning if log.enabled
+// is set.
 func (d *decider) kumaNotServed(c kumaConfig) {
 	in, out := c.Redirect.Inbound, c.Redirect.Outbound
 	refuse := func(found bool, fault string) {

@@ -104,7 +104,7 @@ func readLinkerd(d *decider) Intent {
 	in.ExcludeInboundRanges = disjoint(listOf(d, annotationSkipSubnets, "", config.ParsePrefix))
 
 	uid, gid := d.idOf(annotationLinkerdUID, linkerdUID), d.idOf(annotationLinkerdGID, 0)
-	if d.proxy.GID.FromPod { // then each container without a gid of its own has it
+	if d.proxy.GID.FromPod { // each other container without a gid of its own has this gid, too
 		d.proxy.GID = ID{}
 	}
 	in.ProxyUID, in.ProxyGID = d.proxyID("uid", Container.uid, uid), d.proxyID("gid", Container.gid, gid)

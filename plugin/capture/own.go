@@ -25,8 +25,8 @@ const (
 )
 
 // ownKeys describes the plugin's own annotations, which a pod's author can write for any sidecar. An ADD
-// that sees one of these annotations captures the pod or fails, unless the operator excludes the pod's
-// namespace or this mesh.
+// that sees one of these annotations, other than a fence's, captures the pod or fails, unless the operator
+// excludes the pod's namespace or this mesh.
 func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,

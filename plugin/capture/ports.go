@@ -24,7 +24,8 @@ func Ports(ports ...uint16) []PortRange {
 // Contains reports whether a port is in the range.
 func (r PortRange) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
 
-// Spell returns the only port of the range, or the first and the last port with between in the middle.
+// Spell returns the only port of the range, or the first and the last port with the text between in the
+// middle.
 func (r PortRange) Spell(between string) string {
 	if r.First == r.Last {
 		return strconv.Itoa(int(r.First))

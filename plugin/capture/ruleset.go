@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// ProxySourceIPv4 and ProxySourceIPv6 are the addresses on lo from which the proxy forwards inbound
-// traffic to the application. The kernel accepts all of 127.0.0.0/8 on lo, so ADD adds only the IPv6
-// address to lo.
+// ProxySourceIPv4 and ProxySourceIPv6 are the addresses on lo from which the proxies of Istio and Kuma
+// forward inbound traffic to the application, unless they keep the client's address. The kernel accepts all
+// of 127.0.0.0/8 on lo, so ADD adds only the IPv6 address to lo.
 var (
 	ProxySourceIPv4 = netip.MustParsePrefix("127.0.0.6/32")
 	ProxySourceIPv6 = netip.MustParsePrefix("::6/128")
@@ -156,7 +156,10 @@ type Treatment string
 const (
 	Ignored  Treatment = ""         // they pass
 	Captured Treatment = "captured" // they reach the proxy, unless an exclusion exempts them
-	Refused  Treatment = "refused"  // they fail if they would otherwise be captured
+
+	// Refused means that outbound ones fail if they would otherwise be captured and, if the pod captures
+	// inbound ports, that all inbound connections fail except on excluded interfaces. On loopback, they pass.
+	Refused Treatment = "refused"
 )
 
 // Family is an IP family. The zero value means any family.

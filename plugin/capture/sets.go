@@ -29,8 +29,9 @@ const (
 	GIDSet       SetType = "gid"          // uint32
 )
 
-// Interval reports whether the kernel stores the elements as ranges. The kernel could store single
-// ports in a bitmap, but the time to fill a bitmap grows with the square of the number of ports.
+// Interval reports whether the kernel stores the elements as ranges. It returns true even for a set of
+// single ports, which the kernel would otherwise store in a bitmap, because the time to fill a bitmap grows
+// with the square of the number of ports.
 func (t SetType) Interval() bool { return t == IPv4Set || t == IPv6Set || t == PortSet }
 
 // Sets returns the sets that the rules use, each once, in the order of their first use.

@@ -21,7 +21,7 @@ func (d *decider) warnEarlyContainers(in *Intent, own ...string) {
 	var lines []string
 	for _, c := range d.pod.Containers {
 		if !c.Init || c.Name == d.proxy.Name {
-			break // the following containers start after the proxy
+			break // no later init container starts before the proxy
 		}
 		hasProxyID := c.UID.Number == int64(in.ProxyUID) || in.ProxyGID != 0 && c.GID.Number == int64(in.ProxyGID)
 		if !slices.Contains(own, c.Name) && !hasProxyID && !in.exemptsAll(c) {
