@@ -221,8 +221,8 @@ const (
 	maxStderr = 64 << 10 // run ignores the rest, because the first errors name the cause
 )
 
-// bounded keeps the first bytes of a program's output. It is no bytes.Buffer, because os/exec would call
-// the method ReadFrom of that, which has no limit.
+// bounded keeps the first bytes of a program's output. It does not embed a bytes.Buffer, because os/exec
+// would call the buffer's method ReadFrom, which has no limit.
 type bounded struct {
 	content []byte
 	limit   int

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lookup reads one pod. It asks the node agent, which watches its node's pods. If no agent is
-// configured, or the agent fails or takes longer than hedgeDelay, it asks the API server, by executing
-// capture-cni-lookup.
+// configured, or if the agent takes longer than hedgeDelay, or fails and does not report that the pod is
+// gone, it asks the API server, by executing capture-cni-lookup. With token.onNode=false, the node lacks
+// this program, so only the agent can return a pod.
 package lookup
 
 import (

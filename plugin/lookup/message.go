@@ -24,9 +24,9 @@ const (
 	MaxAnswer  = 4 << 20
 )
 
-// Request asks the agent, or capture-cni-lookup, for one pod. A request without a pod's name asks only
-// whether a lookup would work: the agent checks whether it has read its node's pods, and
-// capture-cni-lookup checks the credentials without a request to the API server.
+// Request asks the agent, or capture-cni-lookup, for one pod. A request without a pod's name asks whether a
+// lookup would work. The agent then checks whether it has read its node's pods, and capture-cni-lookup
+// checks the credentials without a request to the API server.
 type Request struct {
 	Version int            `json:"version"` // the caller's capture.PodVersion
 	Pod     capture.PodRef `json:"pod"`
@@ -64,8 +64,9 @@ const (
 	Failed FaultKind = "failed"
 	// Refused means that every retry fails until an operator intervenes.
 	Refused FaultKind = "refused"
-	// Untrusted means that the kubeconfig or a file that it names is invalid or not in an allowed
-	// directory, or that users other than root can write to the file or its directory.
+	// Untrusted means that the kubeconfig is invalid or not in an allowed directory, that a file that it
+	// names is invalid or not in the kubeconfig's directory, or that users other than root can write to
+	// one of these files or to the directory.
 	Untrusted FaultKind = "untrusted"
 	// NoCredentials means that this node has no credentials, or no program capture-cni-lookup.
 	NoCredentials FaultKind = "noCredentials"

@@ -9,9 +9,10 @@ import (
 )
 
 // These limits bound the objects that are read from a namespace, because a pod with NET_ADMIN can fill
-// its tables. They exceed what annotations can request, which is capture.MaxExpanded rules in iptables,
-// two elements for each range and, in nftables, some 2,500 rules and 900 sets. For each part of a list, the
-// kernel starts again at the first object, so reading time grows with the square of the length.
+// its tables. They exceed what annotations can request, which is capture.MaxExpanded rules in iptables or,
+// in nftables, some 2,500 rules, 900 sets, and two elements for each of capture.MaxExpanded ranges. For each
+// part of a list, the kernel starts again at the first object, so reading time grows with the square of the
+// length.
 const (
 	MaxTables   = 1_000
 	MaxChains   = 50_000

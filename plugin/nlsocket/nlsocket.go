@@ -44,8 +44,8 @@ func Dial(protocol int) (Socket, error) {
 // Close closes the socket.
 func (s Socket) Close() { _ = unix.Close(s.fd) }
 
-// defaultSendBuffer is the number of bytes up to which Send leaves the socket's send buffer as it is. The
-// kernel's default buffer is larger than this.
+// defaultSendBuffer is the number of bytes for which Send relies on the kernel's default send buffer, which
+// is larger. For more bytes, Send enlarges the buffer.
 const defaultSendBuffer = 64 << 10
 
 // Send sends messages in one system call. The kernel has processed them when Send returns.

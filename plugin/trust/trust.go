@@ -18,8 +18,8 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Untrusted is the error for a path outside the allowed directories, and for a file in an allowed
-// directory that is invalid, or that users other than root can write.
+// Untrusted is the error for a path outside the allowed directories, and for a file or directory of the
+// configuration that is invalid, or that users other than root can write.
 type Untrusted string
 
 func (u Untrusted) Error() string { return string(u) }
