@@ -5,7 +5,7 @@ package config
 import "net/netip"
 
 // Backend names the way in which the plugin writes a pod's rules to the kernel. The rules of all
-// backends make the same decisions.
+// backends make the same decisions, unless a process renames lo, which only iptables recognizes by name.
 type Backend string
 
 const (

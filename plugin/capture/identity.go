@@ -58,9 +58,10 @@ func (d *decider) checkUnknownIDs(own bool) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("container %s sets no uid, or root's, "+
-			"so that its processes may have the proxy's uid or gid and escape capture: set another uid in a security context", c.Name))
+			"so that its processes may have the proxy's uid or gid and escape capture: "+
+			"set a uid other than root's and the proxy's in a security context", c.Name))
 	}
-	d.addEscapes(config.Few(lines, "containers set no uid and may have the proxy's"))
+	d.addEscapes(config.Few(lines, "containers set no uid, or root's, and may have the proxy's uid or gid"))
 }
 
 // checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid

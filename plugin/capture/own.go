@@ -156,8 +156,8 @@ func (d *decider) readOwnProxy(in *Intent) {
 	case d.proxy.Name == "":
 		d.fault(annotationProxy, name, "the pod has no such container: expected the name of one")
 	case d.proxy.UID.Number == 0:
-		d.refuse("container %s sets no numeric uid, or root's, by which its traffic could be recognized: set runAsUser in its security context",
-			config.Quoted(name))
+		d.refuse("container %s sets no numeric uid other than root's, by which its traffic could be recognized: "+
+			"set runAsUser in its security context", config.Quoted(name))
 	default:
 		d.onlyOwnIDs = true
 		in.ProxyUID = d.proxyID("uid", Container.uid, 0)

@@ -211,7 +211,7 @@ const (
 
 	// TProxy delivers the packet, without changing its addresses, to the socket of its connection or,
 	// if there is none, to the socket that listens at Port. It sets Mark and ConnMark, and no later
-	// rule of the same table and hook sees the packet. If the listening socket is missing or not
+	// rule of the same table and hook sees the packet. If there is no such socket, or it is not
 	// transparent, nftables continues with the next rule, and iptables drops the packet.
 	TProxy Verdict = "tproxy"
 

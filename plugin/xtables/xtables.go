@@ -127,9 +127,9 @@ type tableInfo struct {
 // aligned to eight bytes.
 const entriesHeader = 40
 
-// entries reads a table's rules in the kernel's format. The caller checks that the table exists, because
-// reading a missing table would create it. If the rules have more than limit bytes, entries returns
-// nfnetlink.TooLarge without reading them. It returns EAGAIN if the table's size changed meanwhile.
+// entries reads a table's rules in the kernel's format. The table should exist, because reading a missing
+// table creates it. If the rules have more than limit bytes, entries returns nfnetlink.TooLarge without
+// reading them. It returns EAGAIN if the table's size changed meanwhile.
 func (f family) entries(table string, limit int) ([]byte, error) {
 	// This code uses a datagram socket, because a raw socket, which iptables uses, needs CAP_NET_RAW.
 	fd, err := unix.Socket(f.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
