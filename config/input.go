@@ -16,21 +16,21 @@ import (
 // pod's annotations. It is also the annotations' key in runtimeConfig.
 const capabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
 
-// Input is the network configuration on stdin. Only the method NetConf returns an error for an invalid
-// value of one of the plugin's keys. The other methods ignore or replace such a value, because a fault in
-// the plugin's entry must not fail pods that are known to be outside the mesh.
+// Input is a network configuration, such as the one on the plugin's stdin. Only the method NetConf returns
+// an error for an invalid value of one of the plugin's keys. The other methods ignore or replace such a
+// value, because a fault in the plugin's entry must not fail pods that are known to be outside the mesh.
 type Input struct {
 	fields map[string]json.RawMessage
 }
 
-// Read decodes stdin. It returns an error if stdin is not a JSON object.
-func Read(stdin []byte) (Input, error) {
+// Read decodes a network configuration. It returns an error for text that is not a JSON object.
+func Read(text []byte) (Input, error) {
 	var in Input
-	if err := json.Unmarshal(stdin, &in.fields); err != nil {
-		return in, fmt.Errorf("reading the network configuration on stdin: %w", err)
+	if err := json.Unmarshal(text, &in.fields); err != nil {
+		return in, fmt.Errorf("reading the network configuration: %w", err)
 	}
 	if in.fields == nil {
-		return in, errors.New("reading the network configuration on stdin: expected a JSON object, got null")
+		return in, errors.New("reading the network configuration: expected a JSON object, got null")
 	}
 	return in, nil
 }

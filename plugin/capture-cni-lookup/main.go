@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command capture-cni-lookup reads one pod from the API server. The plugin capture-cni executes it if
-// the plugin's configuration names no agent, or if the node agent fails or does not answer within a
-// second. It reads a request from stdin, and writes the answer to stdout.
+// the plugin's configuration names no agent, or if the node agent does not answer within a second, or
+// fails to look the pod up. It reads a request from stdin, and writes the answer to stdout.
 package main
 
 import (
