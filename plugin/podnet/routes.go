@@ -103,7 +103,7 @@ func prepareRoutes(rs capture.Ruleset) (undo func() error, err error) {
 func (l localRoutes) present() (rules []netlink.Rule, route bool, err error) {
 	routes, err := netlinksafe.RouteListFiltered(l.route.Family, &netlink.Route{Table: localTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, false, fmt.Errorf("reading routing table %d: %w", localTable, err)
+		return nil, false, fmt.Errorf("reading the %s routing table %d: %w", l.family, localTable, err)
 	}
 	for _, r := range routes {
 		if r.Type != l.route.Type || r.LinkIndex != l.route.LinkIndex || r.Dst.String() != l.route.Dst.String() {

@@ -83,7 +83,7 @@ func (t Table) entries(limit int) (entries []byte, err error) {
 		err = nfnetlink.ErrChanging
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the legacy %s table: %w", t.Name, err)
+		return nil, fmt.Errorf("reading the legacy %s table %s: %w", t.Family, t.Name, err)
 	}
 	return entries, nil
 }

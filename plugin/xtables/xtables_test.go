@@ -119,7 +119,8 @@ func TestKernel(t *testing.T) {
 			if again, err := table.entries(len(whole)); !bytes.Equal(again, whole) || err != nil {
 				t.Errorf("%v, just of the limit: %d bytes, %v", table, len(again), err)
 			}
-			want := fmt.Sprintf("reading the legacy %s table: the network namespace holds more than %d bytes of legacy rules", table.Name, MaxEntries)
+			want := fmt.Sprintf("reading the legacy %s table %s: the network namespace holds more than %d bytes of legacy rules",
+				table.Family, table.Name, MaxEntries)
 			if _, err := table.entries(len(whole) - 1); err == nil || err.Error() != want {
 				t.Errorf("%v: got error %v, want %s", table, err, want)
 			}
