@@ -41,8 +41,9 @@ func (b *builder) chain(table Table, name string) {
 	b.chains = append(b.chains, Chain{Table: table, Name: name})
 }
 
-// add appends a rule to the last chain, unless the rule matches only IPv6 packets and none can reach
-// the chain's rules. Packets of both families reach the chains of the fence and those that refuse IPv6.
+// add appends a rule to the last chain. It omits a rule that matches only IPv6 packets if IPv6 is not
+// captured, unless the chain belongs to the fence or refuses IPv6, because IPv6 packets reach no other
+// chain's rules then.
 func (b *builder) add(m Match, do Action, why string) {
 	last := &b.chains[len(b.chains)-1]
 	refuses := b.IPv6 == Refused && (last.Table == Filter || last.Name == ChainSYN) || strings.HasPrefix(last.Name, prefixFence)

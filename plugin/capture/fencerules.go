@@ -34,7 +34,7 @@ var (
 	resets = gotoChain(ChainFenceReset)
 )
 
-// jumpToFence adds, if the pod has a fence, a rule to the last chain, which leads all packets to a chain of
+// jumpToFence adds, if the pod has a fence, a rule that leads all packets from the last chain to a chain of
 // the fence. This rule must be the last one of its chain.
 func (b *builder) jumpToFence(chain string) {
 	if b.Fence != nil {
@@ -140,9 +140,9 @@ func (b *builder) fenceTCP(name string, refused Action) {
 }
 
 // fenceFlow adds a copy of a flow for TCP, which begins in the last chain. It permits packets that the
-// flow exempts, and packets of openings that nat would not capture. Packets that nat would capture, but
-// did not, get the verdict bypasses, for example SYNs that match an older conntrack entry. All other
-// packets get the verdict refused.
+// flow exempts, and packets of openings that nat would not capture. The action bypasses applies to packets
+// that nat would capture, but did not, for example SYNs that match an older conntrack entry. The action
+// refused applies to all other packets.
 func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) {
 	fenceName := func(chain string) string { return prefixFence + strings.TrimPrefix(chain, ChainPrefix) }
 	if len(f) == 0 {

@@ -45,9 +45,9 @@ func (d *decider) checkSharedID(kind string, pick func(Container) ID, proxy ID) 
 
 // checkUnknownIDs refuses the pod, or warns, if another container sets no uid, or root's, so that its
 // image or a process of root can choose the proxy's uid or gid, even if the container sets another gid.
-// own says that the proxy's uid or gid is not the mesh's default. The check ignores default ids, because
-// images do not use them, unless onlyOwnIDs is set. A container with a uid may lack a gid, because
-// OpenShift sets only uids.
+// own says that the proxy's uid or gid is not the mesh's default. Without own, checkUnknownIDs does nothing
+// unless onlyOwnIDs is set, because images do not use the default ids. A container with a uid may lack a
+// gid, because OpenShift sets only uids.
 func (d *decider) checkUnknownIDs(own bool) {
 	var lines []string
 	started := false // the proxy is among the containers so far

@@ -17,8 +17,8 @@ const (
 )
 
 // inboundPolicy returns the flow for packets that arrive in the pod. With TPROXY, table mangle applies
-// this policy to each packet, and table nat only counts connections by it, except that nat redirects
-// connections from rerouted interfaces.
+// this policy to each packet, and table nat uses it only to count connections, and to redirect those from
+// rerouted interfaces.
 func (b *builder) inboundPolicy() flow {
 	if !b.transparent() {
 		return b.inbound
