@@ -64,9 +64,10 @@ func (d *decider) checkUnknownIDs(own bool) {
 	d.addEscapes(config.Few(lines, "containers set no uid, or root's, and may have the proxy's uid or gid"))
 }
 
-// checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid
-// without a capability. If the gid may be one of their groups, they can create and execute a program with
-// this group and the set-group-ID bit, unless the container forbids privilege escalation.
+// checkGroups refuses the pod, or warns, if processes of another container can get the proxy's gid from
+// the pod's groups, without a capability. If the gid may be one of these groups, they can create and execute
+// a program with this group and the set-group-ID bit, unless the container forbids privilege escalation.
+// Groups and set-ID programs of the container's image are not known.
 func (d *decider) checkGroups(gid uint32) {
 	if gid == 0 || !slices.Contains(d.pod.Groups, int64(gid)) && !slices.Contains(d.pod.Groups, AnyGroup) {
 		return

@@ -181,7 +181,7 @@ func (d *decider) skippedPorts(key string) (ports []PortRange) {
 		d.fault(key, text, "no element is a port: %s", strings.Join(config.Few(faults, "elements are faulty"), "; "))
 		return nil
 	}
-	for _, fault := range config.Few(faults, "elements are no ports, and are captured") {
+	for _, fault := range config.Few(faults, "elements are no ports") {
 		d.warn("annotation %s: Linkerd ignores elements with white space or of another form, so these ports are captured: %s", key, fault)
 	}
 	return ports
