@@ -74,7 +74,7 @@ func Keys(c *NetConf) []Key {
 		},
 		{
 			Name: "agentSocket", Type: "absolute path, or empty", Default: "/run/capture-cni/agent.sock", set: into(&c.AgentSocket, agentSocket),
-			Meaning: "the agent's socket; empty: the plugin asks only the API server, and reports no results",
+			Meaning: "the agent's socket; empty: the plugin asks only the API server, without reporting results",
 		},
 		{
 			Name: "logLevel", Type: "`debug`, `info`, `warn`, `error`", Default: "info", set: into(&c.LogLevel, logLevel),

@@ -8,7 +8,8 @@ import (
 )
 
 // Version returns a program's version and commit, as the Go command recorded them. The version is a tag
-// or a pseudo-version or, if the Go command recorded none, the build tag that the Makefile sets.
+// or a pseudo-version or, if the Go command recorded none, the build tag that the Makefile and deploy/build
+// set.
 func Version(info *debug.BuildInfo) string {
 	version := info.Main.Version
 	for _, setting := range info.Settings {
