@@ -36,6 +36,7 @@ var defaultClaims = map[string][]string{
 	"captures IPv6 if the inbound or the outbound variable": {"test plugin/capture.TestLinkerdListens"},
 	"containerd grants `NET_RAW` by":                        {}, // no default of ours
 	"By default, the agents' account may":                   {"test deploy.TestPermissions"},
+	"and by default a [guard]":                              {"value guard.enabled=true"},
 }
 
 // TestDefaults expects each sentence of the operators' documents about a default to be true.
