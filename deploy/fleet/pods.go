@@ -43,7 +43,7 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	}
 	for _, mesh := range config.Meshes() {
 		if s.mesh != nil && capture.MarkedBy(mesh, pod.Annotations) {
-			s.mesh[mesh] = capture.Exclusion(podfields.Of(pod), []config.MeshName{mesh})
+			s.mesh[mesh] = capture.ExemptionOf(podfields.Of(pod), []config.MeshName{mesh})
 		}
 	}
 	for _, condition := range pod.Status.Conditions {

@@ -27,7 +27,7 @@ func Predict(pod manifest.Pod, conf config.NetConf) (found report.Findings) {
 	if err == nil {
 		decision, err = decision.At([]netip.Addr{someAddress}, nil)
 	}
-	outside := capture.Exclusion(fields, conf.Capture.Meshes).Cause == capture.NotInjected
+	outside := capture.ExemptionOf(fields, conf.Capture.Meshes).Cause == capture.NotInjected
 	code, cause := whyNotInMesh(pod.Pod)
 	switch {
 	case pod.Spec.HostNetwork:

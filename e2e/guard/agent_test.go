@@ -64,7 +64,7 @@ func (n *node) answered() int {
 // injected returns the UIDs of the pods that are injected now.
 func (n *node) injected() (uids []string) {
 	for _, pod := range n.pods {
-		if capture.Exclusion(podfields.Of(pod), config.Meshes()).Cause == "" {
+		if capture.ExemptionOf(podfields.Of(pod), config.Meshes()).Cause == "" {
 			uids = append(uids, string(pod.UID))
 		}
 	}

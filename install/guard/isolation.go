@@ -49,7 +49,7 @@ func isolatingName(name string) string {
 // uncaptured. The guard neither repairs nor evicts such a pod, because that would not help.
 func (w *watched) checkIsolated(answer *lookup.Answer, meshes []config.MeshName) report.Finding {
 	if answer != nil {
-		w.desired = newDesired(answer, capture.Exclusion(asCreated(answer, w.sandbox), meshes))
+		w.desired = newDesired(answer, capture.ExemptionOf(asCreated(answer, w.sandbox), meshes))
 	}
 	if w.desired.exemption.Cause != "" {
 		return finding(report.Exempt, w.desired.exemption.Message)

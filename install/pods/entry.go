@@ -76,7 +76,7 @@ func newEntry(pod *corev1.Pod, meshes []config.MeshName) (*entry, error) {
 		return nil, fmt.Errorf("pod %s takes %d bytes: expected at most %d", key, len(document), lookup.MaxAnswer)
 	}
 	e := &entry{key: key, uid: answer.UID, digest: answer.Digest, document: document}
-	e.injected = capture.Exclusion(*answer.Pod, meshes).Cause == ""
+	e.injected = capture.ExemptionOf(*answer.Pod, meshes).Cause == ""
 	if len(document) > compressFrom {
 		e.document, e.size = compress(document), len(document)
 	}

@@ -106,9 +106,9 @@ func TestConsulFaults(t *testing.T) {
 	}
 }
 
-// TestConsulExclusion exempts what has no proxy, or sets up the capture itself, and refuses who
+// TestConsulExemption exempts what has no proxy, or sets up the capture itself, and refuses who
 // could be the proxy.
-func TestConsulExclusion(t *testing.T) {
+func TestConsulExemption(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pod    Pod

@@ -32,12 +32,14 @@ type Decision struct {
 // BadInput or a Refusal.
 func Decide(pod Pod, settings config.Settings) (Decision, error) {
 	chosen, second := choose(pod, settings.Meshes)
-	switch exemption := Exclusion(pod, settings.Meshes); {
+	switch exemption := ExemptionOf(pod, settings.Meshes); {
 	case exemption.Cause != "" && Fenced(pod.Annotations):
 		return Decision{}, Refusal(fmt.Sprintf("%s needs a mesh that captures the pod: %s", annotationFence, exemption.Message))
 	case exemption.Cause != "":
 		return Decision{Exemption: exemption}, nil
 	}
+	// A pod without a mesh, or without its mesh's proxy, is exempt. So neither chosen nor the result of
+	// proxyOf is nil here.
 	if second != nil {
 		return Decision{}, Refusal(fmt.Sprintf("the pod has keys of %s and of %s, and only one mesh's proxy can get its traffic: "+
 			"remove one mesh's annotations", chosen.name, second.name))

@@ -58,7 +58,7 @@ const (
 func istio() *mesh {
 	return &mesh{
 		name: config.Istio, mark: annotationStatus, container: containerProxy, init: containerInit, validation: containerValidation,
-		exclusion: istioExclusion, annotations: istioAnnotations(), prefix: annotationTraffic,
+		exemption: istioExemption, annotations: istioAnnotations(), prefix: annotationTraffic,
 		lists: map[string][]string{
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
 			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
@@ -107,7 +107,7 @@ func istioAnnotations() []Annotation {
 	}
 }
 
-func istioExclusion(pod Pod) Exemption {
+func istioExemption(pod Pod) Exemption {
 	proxy := pod.container(containerProxy)
 	if isBool(proxy.Env[envDisableProxy], true) {
 		return Exemption{ProxyDisabled, envDisableProxy + " is true: gRPC without a proxy"}

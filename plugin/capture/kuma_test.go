@@ -131,9 +131,9 @@ func TestKumaFaults(t *testing.T) {
 	expect(t, "absent", err, annotationKumaConfig+": it is absent: expected the YAML")
 }
 
-// TestKumaExclusion exempts what has no proxy, or sets up the capture itself, and refuses who could
+// TestKumaExemption exempts what has no proxy, or sets up the capture itself, and refuses who could
 // be the proxy.
-func TestKumaExclusion(t *testing.T) {
+func TestKumaExemption(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pod    Pod

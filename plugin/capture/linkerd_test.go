@@ -147,8 +147,8 @@ func TestLinkerdGroups(t *testing.T) {
 	}
 }
 
-// TestLinkerdExclusion exempts what has no proxy, or sets up the capture itself.
-func TestLinkerdExclusion(t *testing.T) {
+// TestLinkerdExemption exempts what has no proxy, or sets up the capture itself.
+func TestLinkerdExemption(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		pod    Pod
@@ -163,7 +163,7 @@ func TestLinkerdExclusion(t *testing.T) {
 		{linkerdPod(withInit(containerLinkerdInit)), config.Meshes(), ""},
 		{linkerdPod(withInit(containerInit, netAdmin)), config.Meshes(), ""},
 	} {
-		if got := Exclusion(test.pod, test.meshes); got.Cause != test.cause {
+		if got := ExemptionOf(test.pod, test.meshes); got.Cause != test.cause {
 			t.Errorf("%v %+v: got %+v, want %q", test.meshes, test.pod, got, test.cause)
 		}
 		if got := Meshed(test.pod.Annotations, test.meshes); got != (test.cause != NotInjected) {

@@ -19,7 +19,7 @@ type mesh struct {
 	container string               // the name of the proxy's container
 	proxy     func(Pod) *Container // replaces container if a key names the proxy
 	init      string               // the init container that captures the pod itself, or ""
-	exclusion func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or the zero value; may be nil
+	exemption func(Pod) Exemption  // returns an exemption of a marked pod with a proxy, or the zero value; may be nil
 
 	// These fields say which keys are read.
 	annotations []Annotation        // those that decide about capture
@@ -78,9 +78,9 @@ func MarkedByAuthor(annotations map[string]string, names []config.MeshName) bool
 	})
 }
 
-// Exclusion returns the exemption that follows from the pod's own fields, without regard to its
+// ExemptionOf returns the exemption that follows from the pod's own fields, without regard to its
 // namespace. The exemption is zero if these fields do not exempt the pod.
-func Exclusion(pod Pod, names []config.MeshName) Exemption {
+func ExemptionOf(pod Pod, names []config.MeshName) Exemption {
 	chosen, second := choose(pod, names)
 	if chosen == nil {
 		return Exemption{NotInjected, "no annotation of a mesh in netconf.meshes: not injected"}
@@ -95,10 +95,10 @@ func Exclusion(pod Pod, names []config.MeshName) Exemption {
 		return Exemption{InitContainer, "container " + chosen.init + " sets up the capture itself"}
 	case chosen.proxyOf(pod) == nil:
 		return Exemption{NoProxy, "no container " + chosen.container}
-	case chosen.exclusion == nil:
+	case chosen.exemption == nil:
 		return Exemption{}
 	}
-	return chosen.exclusion(pod)
+	return chosen.exemption(pod)
 }
 
 // choose returns the mesh of a pod, or nil if no mesh marks the pod. Of several meshes, it prefers one

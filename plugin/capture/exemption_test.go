@@ -80,7 +80,7 @@ func withoutProxy(p *Pod) {
 	p.Containers = slices.DeleteFunc(p.Containers, func(c Container) bool { return c.Name == containerProxy })
 }
 
-func TestExclusion(t *testing.T) {
+func TestExemption(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string

@@ -14,8 +14,8 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/podfields"
 )
 
-// TestExclusion spells the fields that exempt a pod in the ways that Kubernetes knows.
-func TestExclusion(t *testing.T) {
+// TestExemption spells the fields that exempt a pod in the ways that Kubernetes knows.
+func TestExemption(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -52,12 +52,12 @@ func TestExclusion(t *testing.T) {
 		{"mode NONE", meshedPod(annotated(mode, "NONE")), capture.InterceptionNone},
 		{"empty pod", &corev1.Pod{}, capture.NotInjected},
 	} {
-		if got := capture.Exclusion(podfields.Of(tt.pod), config.Meshes()); got.Cause != tt.cause {
+		if got := capture.ExemptionOf(podfields.Of(tt.pod), config.Meshes()); got.Cause != tt.cause {
 			t.Errorf("%s: got %+v, want %q", tt.name, got, tt.cause)
 		}
 	}
 	const longest = 8 << 10
-	long := capture.Exclusion(podfields.Of(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20)))), config.Meshes())
+	long := capture.ExemptionOf(podfields.Of(meshedPod(withArgs("proxy", strings.Repeat("r", 1<<20)))), config.Meshes())
 	if long.Cause != capture.OtherProxyType || len(long.Message) > longest {
 		t.Errorf("exempt for %s in %d bytes", long.Cause, len(long.Message))
 	}
@@ -74,7 +74,7 @@ func TestCapabilitySpellings(t *testing.T) {
 		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
 		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
 	} {
-		if got := capture.Exclusion(podfields.Of(meshedPod(withInit("istio-init", capabilities(name)))), config.Meshes()); got != (capture.Exemption{}) {
+		if got := capture.ExemptionOf(podfields.Of(meshedPod(withInit("istio-init", capabilities(name)))), config.Meshes()); got != (capture.Exemption{}) {
 			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got.Message)
 		}
 	}
