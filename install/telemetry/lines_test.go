@@ -29,7 +29,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	pod := capture.PodRef{Namespace: "shop", Name: "web", UID: "u"}
 	const of = ` pod=shop/web uid=u sandbox=c`
-	exempt := capture.ReasonOf(capture.NoProxy)
+	exempt := capture.ExemptReason(capture.NoProxy)
 	for name, tt := range map[string]struct {
 		r    record.Record
 		want string // with which the line goes on, after its time

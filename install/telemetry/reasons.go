@@ -20,7 +20,7 @@ func Reasons(verdict record.Verdict) []capture.Reason {
 			capture.ReasonNotKubernetes, capture.ReasonNamespaceExcluded, capture.ReasonStaticPod, capture.ReasonNotInjected,
 		}
 		for _, cause := range report.MeshedExemptions() {
-			reasons = append(reasons, capture.ReasonOf(cause))
+			reasons = append(reasons, capture.ExemptReason(cause))
 		}
 		return reasons
 	case record.Failed:

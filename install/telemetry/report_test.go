@@ -193,7 +193,7 @@ func TestReadIsStrict(t *testing.T) {
 // TestReadVerdicts takes every verdict with its own reasons, and with no other.
 func TestReadVerdicts(t *testing.T) {
 	t.Parallel()
-	ofAdd := []capture.Reason{capture.ReasonNotKubernetes, capture.ReasonNamespaceExcluded, capture.ReasonStaticPod, capture.ReasonNotInjected, capture.ReasonOf(capture.InitContainer), capture.ReasonOf(capture.NamespaceExcluded), capture.ReasonInput, capture.ReasonConfiguration, capture.ReasonLookup, capture.ReasonAnnotations, capture.ReasonRefused, capture.ReasonGone, capture.ReasonKernel}
+	ofAdd := []capture.Reason{capture.ReasonNotKubernetes, capture.ReasonNamespaceExcluded, capture.ReasonStaticPod, capture.ReasonNotInjected, capture.ExemptReason(capture.InitContainer), capture.ExemptReason(capture.NamespaceExcluded), capture.ReasonInput, capture.ReasonConfiguration, capture.ReasonLookup, capture.ReasonAnnotations, capture.ReasonRefused, capture.ReasonGone, capture.ReasonKernel}
 	ofGuard := []capture.Reason{Uncaptured, Drifted, Outdated, Changed, Foreign, Obstructed, InjectedLater}
 	for verdict, own := range map[record.Verdict][]capture.Reason{
 		record.Captured: {""}, record.Passed: ofAdd[:6], record.Failed: ofAdd[6:], Repaired: ofGuard[:2], EvictionRequested: ofGuard[:2], Found: ofGuard, "": nil, "unheard of": nil,

@@ -153,7 +153,7 @@ func TestExempt(t *testing.T) {
 	a := start(t, newSocket(t))
 	exempt := record.Record{
 		Time: time.Now(), Pod: capture.PodRef{Namespace: "shop", Name: "own-init", UID: "77aa"},
-		Verdict: record.Passed, Reason: capture.ReasonOf(capture.InitContainer), Message: "container istio-init sets up the capture itself",
+		Verdict: record.Passed, Reason: capture.ExemptReason(capture.InitContainer), Message: "container istio-init sets up the capture itself",
 	}
 	a.expectReceived(t, exempt)
 	a.expectReceived(t, passed)

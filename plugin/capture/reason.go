@@ -25,5 +25,7 @@ const (
 // ExemptPrefix is the prefix of the reasons for pods in the mesh that are not captured.
 const ExemptPrefix = "exempt_"
 
-// ReasonOf returns the reason for a pod in the mesh that is not captured.
-func ReasonOf(cause ExemptionCause) Reason { return ExemptPrefix + Reason(cause) }
+// ExemptReason returns the reason for a pod in the mesh that is not captured. So in an excluded namespace,
+// a pod in the mesh has ExemptReason(NamespaceExcluded), and a pod outside the mesh, or a pod whose
+// annotations are not known, has ReasonNamespaceExcluded.
+func ExemptReason(cause ExemptionCause) Reason { return ExemptPrefix + Reason(cause) }

@@ -66,7 +66,7 @@ func TestEncode(t *testing.T) {
 	var r Record
 	r.AddDuration(Deciding, time.Second)
 	r.AddDuration(Deciding, time.Second/2)
-	if r.Stages[Deciding] != 1.5 || pod.String() != "ns/a" || capture.ReasonOf("why") != "exempt_why" {
+	if r.Stages[Deciding] != 1.5 || pod.String() != "ns/a" || capture.ExemptReason("why") != "exempt_why" {
 		t.Errorf("stages %v, pod %s", r.Stages, pod)
 	}
 }

@@ -122,7 +122,7 @@ func TestCalls(t *testing.T) {
 		},
 		"outside the mesh": {outside, `"logLevel":"debug",`, "", "", record.Passed, capture.ReasonNotInjected, lookedUp, `level=DEBUG msg="not captured" pod=shop/a reason="no annotation`},
 		"exempt": {
-			meshed("sidecar.istio.io/inject", "false"), "", "", "", record.Passed, capture.ReasonOf("inject_false"), lookedUp,
+			meshed("sidecar.istio.io/inject", "false"), "", "", "", record.Passed, capture.ExemptReason("inject_false"), lookedUp,
 			`level=INFO msg="in the mesh, and exempt from capture" pod=shop/a cause=inject_false reason="sidecar.istio.io/inject is false"`,
 		},
 		"by the runtime's annotations": {injected, `"logLevel":"debug",` + passes(`"kubernetes.io/config.source":"api"`), "", "", record.Passed, capture.ReasonNotInjected, decided, `reason="not injected"`},
@@ -136,7 +136,7 @@ func TestCalls(t *testing.T) {
 		},
 		"exempt, as the runtime's annotations are of a mesh": {
 			meshed("sidecar.istio.io/inject", "false"), passes(kubeletsOwn + `"sidecar.istio.io/status":"{}"`), "", "",
-			record.Passed, capture.ReasonOf("inject_false"), lookedUp, "",
+			record.Passed, capture.ExemptReason("inject_false"), lookedUp, "",
 		},
 		"a static pod":             {injected, passes(`"kubernetes.io/config.source":"file"`), "", "", record.Passed, capture.ReasonStaticPod, decided, ""},
 		"a bad annotation":         {meshed(excludedPorts, "x"), "", "pod shop/a: annotation " + excludedPorts, "pod shop/a: annotation ", record.Failed, capture.ReasonAnnotations, lookedUp, ""},

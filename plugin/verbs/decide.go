@@ -94,7 +94,7 @@ func (r request) passReason() capture.Reason {
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if meshed {
 			r.warn("the pod has annotations of a mesh or a fence, but its namespace is excluded: it runs uncaptured")
-			return capture.ReasonOf(capture.NamespaceExcluded)
+			return capture.ExemptReason(capture.NamespaceExcluded)
 		}
 		return capture.ReasonNamespaceExcluded
 	}
@@ -214,7 +214,7 @@ func (r request) recordExemption(exemption capture.Exemption) {
 		r.log.Debug("not captured", "reason", exemption.Message)
 		return
 	}
-	r.recorder.passed(capture.ReasonOf(exemption.Cause), exemption.Message)
+	r.recorder.passed(capture.ExemptReason(exemption.Cause), exemption.Message)
 	r.log.Info("in the mesh, and exempt from capture", "cause", exemption.Cause, "reason", exemption.Message)
 }
 
