@@ -71,8 +71,8 @@ func (w *world) add(p *pod, netns *namespace) error {
 	}
 	stdin, err := json.Marshal(conf)
 	w.check(err)
-	node := verbs.Node{Look: w.look, Open: func(context.Context, string) (verbs.Namespace, error) { return netns, nil }, Send: w.receive}
-	_, err = node.Add(&skel.CmdArgs{
+	plugin := verbs.Plugin{Look: w.look, Open: func(context.Context, string) (verbs.Namespace, error) { return netns, nil }, Send: w.receive}
+	_, err = plugin.Add(&skel.CmdArgs{
 		ContainerID: p.sandbox, Netns: netns.path, IfName: "eth0", StdinData: stdin,
 		Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
 	}, io.Discard)

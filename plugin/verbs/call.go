@@ -25,8 +25,9 @@ func Run(command string, stdout, stderr io.Writer) int {
 	return respond(func() ([]byte, error) { return call(command, stderr) }, stdout, stderr)
 }
 
-func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
-	output, err := protect(call, stderr)
+// respond prints the result of f or, if f fails or panics, an error of CNI, and returns the exit status.
+func respond(f func() ([]byte, error), stdout, stderr io.Writer) int {
+	output, err := protect(f, stderr)
 	if err != nil {
 		if err := writeError(stdout, cniError(err)); err != nil {
 			fmt.Fprintln(stderr, "capture-cni:", err)
@@ -40,16 +41,15 @@ func respond(call func() ([]byte, error), stdout, stderr io.Writer) int {
 	return 0
 }
 
-// protect returns the result of call. If call panics, it writes the stack to stderr, and returns an
-// error.
-func protect(call func() ([]byte, error), stderr io.Writer) (output []byte, err error) {
+// protect returns the result of f. If f panics, protect writes the stack to stderr, and returns an error.
+func protect(f func() ([]byte, error), stderr io.Writer) (output []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(stderr, "%s\n", debug.Stack())
 			output, err = nil, fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return call()
+	return f()
 }
 
 // call calls the function of the verb command. It does not use the CNI library skel for DEL, because
@@ -69,7 +69,7 @@ func call(command string, stderr io.Writer) ([]byte, error) {
 	// On success, skel returns a nil pointer of type *types.Error. As an error, it would not equal nil, so
 	// call does not return it.
 	if err := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    func(args *skel.CmdArgs) (err error) { output, err = own.Add(args, stderr); return withCode(err) },
+		Add:    func(args *skel.CmdArgs) (err error) { output, err = realPlugin.Add(args, stderr); return withCode(err) },
 		Check:  func(args *skel.CmdArgs) error { return withCode(check(args, stderr)) },
 		Status: func(args *skel.CmdArgs) error { return withCode(status(args)) },
 		GC:     func(*skel.CmdArgs) error { return nil }, // the kernel deletes rules with their namespace

@@ -151,7 +151,7 @@ func TestCalls(t *testing.T) {
 			lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
 			n.answer.Store(&tt.answer)
 			var log bytes.Buffer
-			output, err := own.Add(n.args(host.Path(), tt.more), &log)
+			output, err := realPlugin.Add(n.args(host.Path(), tt.more), &log)
 			if !says(err, tt.err) || err == nil && string(output) != "{\"cniVersion\":\"1.0.0\"}\n" || !strings.Contains(log.String(), tt.log) {
 				t.Errorf("ADD: %q, error %v, want %q; log %s", output, err, tt.err, &log)
 			}
@@ -223,7 +223,7 @@ func TestCheck(t *testing.T) {
 			host, captured := lab.StartHost(t), meshed()
 			lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32"))
 			n.answer.Store(&captured)
-			_, err := own.Add(n.args(host.Path(), ""), &bytes.Buffer{})
+			_, err := realPlugin.Add(n.args(host.Path(), ""), &bytes.Buffer{})
 			lab.Check(t, err)
 			n.record(t)
 			host.Load(t, tt.change)
@@ -246,12 +246,12 @@ func TestCheck(t *testing.T) {
 	}
 	captured := meshed()
 	n.answer.Store(&captured)
-	if _, err := own.Add(n.args(gone, ""), &bytes.Buffer{}); err == nil || n.record(t).Reason != capture.ReasonGone {
+	if _, err := realPlugin.Add(n.args(gone, ""), &bytes.Buffer{}); err == nil || n.record(t).Reason != capture.ReasonGone {
 		t.Errorf("ADD without a namespace: %v", err)
 	}
 	canary := n.args(gone, "")
 	canary.ContainerID = record.Canary
-	if _, err := own.Add(canary, &bytes.Buffer{}); err == nil || len(lab.Datagrams(t, n.records)) > 0 {
+	if _, err := realPlugin.Add(canary, &bytes.Buffer{}); err == nil || len(lab.Datagrams(t, n.records)) > 0 {
 		t.Errorf("of a canary: a record, or error %v", err)
 	}
 	var log bytes.Buffer
@@ -264,11 +264,11 @@ func TestCheck(t *testing.T) {
 	warned, args, host := meshed("traffic.sidecar.istio.io/unknown", "1"), n.args("", ""), lab.StartHost(t)
 	n.answer.Store(&warned)
 	args.Netns, args.Args = host.Path(), "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=a"
-	if _, err := own.Add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != capture.ReasonRefused {
+	if _, err := realPlugin.Add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != capture.ReasonRefused {
 		t.Errorf("ADD before the pod has addresses: %v", err)
 	}
 	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32", "fd77::2/128"))
-	if _, err := own.Add(args, &log); err != nil {
+	if _, err := realPlugin.Add(args, &log); err != nil {
 		t.Error(err)
 	}
 	const note = "IPv6 is left uncaptured"
@@ -278,7 +278,7 @@ func TestCheck(t *testing.T) {
 	}
 	edited := meshed(excludedPorts, "81")
 	n.answer.Store(&edited)
-	if _, err := own.Add(args, &log); !says(err, "capturing pod shop/a: ") || n.record(t).Verdict != record.Failed {
+	if _, err := realPlugin.Add(args, &log); !says(err, "capturing pod shop/a: ") || n.record(t).Verdict != record.Failed {
 		t.Errorf("another ADD, with other rules: %v", err)
 	}
 	if err := status(&skel.CmdArgs{StdinData: []byte("{")}); err == nil || cniError(err).Code != types.ErrDecodingFailure {
@@ -318,7 +318,7 @@ func TestNoIPv6Modules(t *testing.T) {
 		args := n.args(tt.host.Path(), tt.more)
 		args.StdinData = bytes.Replace(args.StdinData, []byte(`"backend":"nftables"`), []byte(`"backend":"iptables-nft"`), 1)
 		var log bytes.Buffer
-		_, err := own.Add(args, &log)
+		_, err := realPlugin.Add(args, &log)
 		r, state := n.record(t), sample.Inspect(t, tt.host)
 		first = cmp.Or(first, r.Stamp)
 		if !says(err, tt.err) || strings.Contains(log.String(), "not refused") != (tt.host == without) {

@@ -22,7 +22,7 @@ import (
 func check(args *skel.CmdArgs, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	r, err := own.newRequest(args, stderr)
+	r, err := realPlugin.newRequest(args, stderr)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (r request) tolerate(ctx context.Context, err error) error {
 	if !isA[lookup.Error](err) && !isA[capture.BadInput](err) && !isA[capture.Refusal](err) {
 		return err
 	}
-	netns, openErr := r.node.Open(ctx, r.netns)
+	netns, openErr := r.plugin.Open(ctx, r.netns)
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}

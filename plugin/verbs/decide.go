@@ -26,9 +26,9 @@ import (
 // shows that the runtime passed all annotations of the pod.
 const annotationConfigSource = "kubernetes.io/config.source"
 
-// Node contains the functions by which ADD and CHECK use other processes and the pod's network namespace.
-// Simulations replace them.
-type Node struct {
+// Plugin contains the functions by which ADD and CHECK use other processes and the pod's network namespace.
+// Simulations replace these functions.
+type Plugin struct {
 	Look func(lookup.Lookup, context.Context, capture.PodRef) (lookup.Answer, error)
 	Open func(ctx context.Context, netns string) (Namespace, error)
 	Send func(socket string, r record.Record) (received bool)
@@ -45,11 +45,12 @@ type Namespace interface {
 
 func open(ctx context.Context, netns string) (Namespace, error) { return podnet.Open(ctx, netns) }
 
-var own = Node{lookup.Lookup.Pod, open, record.Send}
+// realPlugin is the Plugin that a runtime calls.
+var realPlugin = Plugin{lookup.Lookup.Pod, open, record.Send}
 
 // request is one ADD or CHECK.
 type request struct {
-	node     Node
+	plugin   Plugin
 	input    config.Input
 	pod      capture.PodRef
 	netns    string
@@ -61,8 +62,8 @@ type request struct {
 
 // newRequest reads the request's input. If it returns an error, the request contains the parts that
 // could be read, for the record of the failure.
-func (n Node) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
-	r := request{node: n, netns: args.Netns, recorder: newRecorder(args.ContainerID)}
+func (p Plugin) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
+	r := request{plugin: p, netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
 	if r.input, err = config.Read(args.StdinData); err != nil {
 		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
@@ -151,7 +152,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	r.recorder.lap(record.Deciding)
 	pods := lookupFrom(conf)
 	pods.SingleAttempt, pods.Log = r.isCheck, r.log
-	found, err := r.node.Look(pods, ctx, r.pod)
+	found, err := r.plugin.Look(pods, ctx, r.pod)
 	r.recorder.lap(record.LookingUp)
 	if err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 		r.recordExemption(decision.Exemption)
 		return nil, nil
 	}
-	netns, err := r.node.Open(ctx, r.netns)
+	netns, err := r.plugin.Open(ctx, r.netns)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func TestPassReason(t *testing.T) {
 				namespace = "shop"
 			}
 			var log strings.Builder
-			r, err := own.newRequest(&skel.CmdArgs{
+			r, err := realPlugin.newRequest(&skel.CmdArgs{
 				Args:      "K8S_POD_NAME=web;K8S_POD_NAMESPACE=" + namespace + ";K8S_POD_UID=" + test.uid,
 				StdinData: entryWith(t, test.annotations, fault),
 			}, &log)
@@ -95,7 +95,7 @@ func TestBadRequests(t *testing.T) {
 		{"{}", "K8S_POD_NAME=web", types.ErrInvalidEnvironmentVariables},
 		{"{}", "K8S_POD_UID=a;K8S_POD_UID=b", types.ErrInvalidEnvironmentVariables},
 	} {
-		_, err := own.newRequest(&skel.CmdArgs{StdinData: []byte(test.stdin), Args: test.args}, &strings.Builder{})
+		_, err := realPlugin.newRequest(&skel.CmdArgs{StdinData: []byte(test.stdin), Args: test.args}, &strings.Builder{})
 		if err == nil || cniError(err).Code != test.code {
 			t.Errorf("%q, %q: got %v, want code %d", test.stdin, test.args, err, test.code)
 		}
@@ -109,7 +109,7 @@ func TestPodsOutsideTheMesh(t *testing.T) {
 	const previous = `{"cniVersion": "1.1.0",  "ips": [ ], "x": 1e400}`
 	args := &skel.CmdArgs{StdinData: []byte(`{"cniVersion":"1.1.0","name":"n","kubeconfig":5,"mesh":5,"prevResult":` + previous + `}`)}
 	var log strings.Builder
-	got, err := own.Add(args, &log)
+	got, err := realPlugin.Add(args, &log)
 	if err != nil || string(got) != previous+"\n" {
 		t.Errorf("ADD: got %s, %v", got, err)
 	}
@@ -126,13 +126,13 @@ func TestPodsOutsideTheMesh(t *testing.T) {
 func TestEmptyResult(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
-		got, err := own.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"` + version + `"}`)}, &strings.Builder{})
+		got, err := realPlugin.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"` + version + `"}`)}, &strings.Builder{})
 		var result types.NetConf
 		if err != nil || json.Unmarshal(got, &result) != nil || result.CNIVersion != version {
 			t.Errorf("%s: got %s, %v", version, got, err)
 		}
 	}
-	if _, err := own.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"9.0.0"}`)}, &strings.Builder{}); !says(err, "converting an empty result: ") {
+	if _, err := realPlugin.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"9.0.0"}`)}, &strings.Builder{}); !says(err, "converting an empty result: ") {
 		t.Errorf("of a version that is not known: %v", err)
 	}
 }

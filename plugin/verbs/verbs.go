@@ -33,14 +33,14 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// Add executes ADD on the node.
-func (n Node) Add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
-	r, err := n.newRequest(args, stderr)
+// Add executes ADD, and sends the record.
+func (p Plugin) Add(args *skel.CmdArgs, stderr io.Writer) ([]byte, error) {
+	r, err := p.newRequest(args, stderr)
 	var output []byte
 	if err == nil {
-		output, err = protect(r.capturePod, stderr)
+		output, err = protect(r.capturePod, stderr) // so that the record contains a panic, too
 	}
-	r.recorder.send(n.Send, r.input.AgentSocket(), err)
+	r.recorder.send(p.Send, r.input.AgentSocket(), err)
 	return output, err
 }
 
