@@ -51,11 +51,11 @@ func (in Input) PrevResult() []byte {
 	return raw
 }
 
-// PodAnnotations returns the pod's annotations. ok reports whether the runtime passed them.
-func (in Input) PodAnnotations() (annotations map[string]string, ok bool) {
+// PodAnnotations returns the pod's annotations, or nil if the runtime did not pass them.
+func (in Input) PodAnnotations() map[string]string {
 	runtime, _ := lenient[map[string]json.RawMessage](in.fields["runtimeConfig"])
-	annotations, ok = lenient[map[string]string](runtime[capabilityPodAnnotations])
-	return annotations, ok && annotations != nil
+	annotations, _ := lenient[map[string]string](runtime[capabilityPodAnnotations])
+	return annotations
 }
 
 // ExcludesNamespace reports whether the key excludeNamespaces matches the namespace.

@@ -36,8 +36,8 @@ var ruleMutants = []mutant{
 	{
 		name: "mesh-that-is-off-is-captured",
 		file: "plugin/verbs/decide.go",
-		from: "capture.Meshed(annotations, r.input.Meshes())",
-		to:   "capture.Meshed(annotations, config.Meshes())",
+		from: "known && capture.Meshed(r.annotations, r.input.Meshes())",
+		to:   "known && capture.Meshed(r.annotations, config.Meshes())",
 		by:   by(root, "e2e/protocol", "TestPodsOutsideTheMesh"),
 	},
 	{

@@ -57,6 +57,8 @@ type request struct {
 	log      *slog.Logger
 	recorder *recorder
 
+	annotations map[string]string // those that the runtime passed; nil if it passed none
+
 	isCheck bool // CHECK does not retry the lookup, and the pod should have its rules
 }
 
@@ -68,6 +70,7 @@ func (p Plugin) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error
 	if r.input, err = config.Read(args.StdinData); err != nil {
 		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
 	}
+	r.annotations = r.input.PodAnnotations()
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: r.input.LogLevel()}))
 	if r.pod, err = parseIdentity(args.Args); err != nil {
 		return r, err
@@ -87,11 +90,9 @@ func (r request) passReason() capture.Reason {
 	if r.pod.Name == "" {
 		return capture.ReasonNotKubernetes
 	}
-	annotations, known := r.input.PodAnnotations()
-	source := annotations[annotationConfigSource]
-	// If the kubelet's own annotation is missing, the runtime may have omitted other annotations, too.
-	known = known && source != ""
-	meshed := known && capture.Meshed(annotations, r.input.Meshes())
+	source := r.annotations[annotationConfigSource]
+	known := source != "" // otherwise, the runtime may have omitted other annotations, too
+	meshed := known && capture.Meshed(r.annotations, r.input.Meshes())
 	if r.input.ExcludesNamespace(r.pod.Namespace) {
 		if meshed {
 			r.warn("the pod has annotations of a mesh or a fence, but its namespace is excluded: it runs uncaptured")
@@ -100,7 +101,7 @@ func (r request) passReason() capture.Reason {
 		return capture.ReasonNamespaceExcluded
 	}
 	switch {
-	case known && (source == "file" || source == "http"):
+	case source == "file" || source == "http":
 		return capture.ReasonStaticPod
 	case known && !meshed:
 		return capture.ReasonNotInjected
@@ -108,17 +109,6 @@ func (r request) passReason() capture.Reason {
 		return capture.ReasonStaticPod
 	}
 	return ""
-}
-
-// isMarked calls by with the annotations that the runtime passed, and with the configured meshes.
-func (r request) isMarked(by func(map[string]string, []config.MeshName) bool) bool {
-	annotations, _ := r.input.PodAnnotations()
-	return by(annotations, r.input.Meshes())
-}
-
-func (r request) isFenced() bool {
-	annotations, _ := r.input.PodAnnotations()
-	return capture.Fenced(annotations)
 }
 
 // plan is the desired state of a pod's network namespace.
@@ -131,7 +121,7 @@ type plan struct {
 // decide returns the plan for the pod, or nil if the pod is not captured.
 func (r request) decide(ctx context.Context) (*plan, error) {
 	switch reason := r.passReason(); {
-	case reason == capture.ReasonStaticPod && r.isMarked(capture.MarkedByAuthor):
+	case reason == capture.ReasonStaticPod && capture.MarkedByAuthor(r.annotations, r.input.Meshes()):
 		return nil, capture.Refusal("a static pod with annotations capture-cni.io/ would run uncaptured: " +
 			"the API server may not know it at its start")
 	case reason != "":
@@ -163,8 +153,10 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("pod %s: %w", r.pod, err)
-	case decision.Exemption.Cause == capture.NotInjected && !r.isCheck && r.isMarked(capture.Meshed),
-		decision.Intent.Fence == nil && !r.isCheck && r.isFenced():
+	// In these cases, the runtime's annotations contradict the looked-up pod. CHECK accepts that, because the
+	// pod may have been edited since ADD, and the kubelet replaces a sandbox whose CHECK fails.
+	case !r.isCheck && decision.Exemption.Cause == capture.NotInjected && capture.Meshed(r.annotations, r.input.Meshes()),
+		!r.isCheck && decision.Intent.Fence == nil && capture.Fenced(r.annotations):
 		return nil, failure{errors.New("the runtime passes annotations of a mesh or a fence, and the pod that was looked up has none: " +
 			"the agent may be of an earlier release, and not have replaced the plugin yet"), types.ErrTryAgainLater, capture.ReasonLookup}
 	case decision.Exemption.Cause != "":
