@@ -83,7 +83,7 @@ func (in Input) Meshes() []MeshName {
 	if names, err := meshNames(raw); err == nil {
 		return names
 	}
-	return Meshes()
+	return Meshes() // not this method, but the function that returns all meshes
 }
 
 // AgentSocket returns the configured socket, or the default if the key is absent or invalid.

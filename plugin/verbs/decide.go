@@ -67,7 +67,7 @@ type request struct {
 func (p Plugin) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{plugin: p, netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
-	if r.input, err = config.Read(args.StdinData); err != nil {
+	if r.input, err = config.Read(args.StdinData); err != nil { // not for a call by a runtime, because skel refuses such stdin first
 		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
 	}
 	r.annotations = r.input.PodAnnotations()
@@ -170,13 +170,15 @@ func (r request) decide(ctx context.Context) (*plan, error) {
 	if fault := netns.LockFault(); fault != nil { // a fault of the node does not belong in the pod's record
 		r.log.Warn("continuing without a lock of the network namespace", "reason", fault)
 	}
-	if decision, err = r.complete(netns, decision); err != nil {
+	if decision, err = r.withAddresses(netns, decision); err != nil {
 		return nil, errors.Join(fmt.Errorf("pod %s: %w", r.pod, err), netns.Close())
 	}
 	return &plan{decision, conf.Backend, netns}, nil
 }
 
-func (r request) complete(netns Namespace, decision capture.Decision) (capture.Decision, error) {
+// withAddresses adds the addresses in the pod's network namespace to a decision, so that Decision.At can make
+// the rules.
+func (r request) withAddresses(netns Namespace, decision capture.Decision) (capture.Decision, error) {
 	addresses, err := netns.Addresses()
 	if err != nil {
 		return decision, err
