@@ -75,7 +75,7 @@ func (b *builder) fenceOut() {
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.exempt(Match{GID: given(b.ProxyGID)}, "sent by the proxy's group")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
-	if b.transparent() {
+	if b.usesTPROXY() {
 		b.exempt(Match{ConnMark: ProxyMark}, "the application's answers to the proxy")
 	}
 	b.add(Match{Dst: one(loopbackIPv4)}, fenced, "localhost, and not by loopback")
@@ -95,7 +95,7 @@ func (b *builder) fenceOut() {
 	// Without this rule, an answer to a packet that is sent in another host's name would leave the pod
 	// to that host, because both packets have the same conntrack entry.
 	forged := Match{ForeignSource: true, Original: true} // the kernel's resets are answers
-	if b.transparent() {                                 // the proxy connects in its clients' names
+	if b.usesTPROXY() {                                  // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, fenced, "sent in another host's name")
@@ -120,11 +120,11 @@ func (b *builder) fenceIn() {
 
 	b.chain(Filter, prefixFence+"INPUT")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
-	if b.transparent() {
+	if b.usesTPROXY() {
 		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
 	}
 	b.refuseInbound(fenced)
-	b.fenceFlow(b.inboundPolicy(), b.openings(TCP, true), gotoChain(ChainRefuseInbound), fenced)
+	b.fenceFlow(b.natInbound(), b.openings(TCP, true), gotoChain(ChainRefuseInbound), fenced)
 	b.chain(Filter, ChainRefuseInbound)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }

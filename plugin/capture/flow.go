@@ -84,4 +84,4 @@ func (b *builder) addFlow(f flow, rewrite func(Rule) (Rule, bool)) {
 	}
 }
 
-func asInNAT(r Rule) (Rule, bool) { return r, true }
+func unchanged(r Rule) (Rule, bool) { return r, true }

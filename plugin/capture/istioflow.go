@@ -16,7 +16,7 @@ func (in *Intent) capturesInbound() bool { return in.InboundPorts.All || len(in.
 
 func (in *Intent) redirectsInbound() bool { return in.capturesInbound() && !in.Transparent }
 
-func (in *Intent) transparent() bool { return in.Transparent && in.capturesInbound() }
+func (in *Intent) usesTPROXY() bool { return in.Transparent && in.capturesInbound() }
 
 // capturesDNS reports whether DNS queries are redirected to the proxy. If outbound port 53 is excluded,
 // neither TCP nor UDP queries are.
@@ -56,7 +56,7 @@ func istioOutbound(in *Intent) (f flow) {
 
 	f.exempt(Match{ToLo: true, Src: one(ProxySourceIPv4)}, "inbound traffic that the proxy hands on")
 	f.exempt(Match{ToLo: true, Src: one(ProxySourceIPv6)}, "inbound traffic that the proxy hands on")
-	if in.transparent() {
+	if in.usesTPROXY() {
 		f.exempt(Match{ToLo: true, Mark: ProxyMark}, "inbound traffic that the proxy hands on")
 	}
 

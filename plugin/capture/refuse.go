@@ -11,7 +11,7 @@ package capture
 // the fence judges each SYN. With TPROXY, which also decides about each SYN, they do only if ISTIO_SYN
 // refuses IPv6 or the pod has rerouted interfaces.
 func (b *builder) checksInbound() bool {
-	return b.Fence == nil && (b.hasInbound() || b.refusesInbound())
+	return b.Fence == nil && (len(b.inbound) > 0 || b.refusesInbound())
 }
 
 func (b *builder) refusesInbound() bool { return b.IPv6 == Refused && b.capturesInbound() }
@@ -76,7 +76,7 @@ func (b *builder) outboundSYNs() {
 	// With IPV6_FREEBIND, a process can bind an IPv6 socket to another host's address. Its SYN on lo
 	// would create a conntrack entry, through which that host's answer could enter the pod uncaptured.
 	forged := Match{Family: IPv6, ToLo: true, ForeignSource: true}
-	if b.transparent() { // the proxy connects in its clients' names
+	if b.usesTPROXY() { // the proxy connects in its clients' names
 		forged.ExceptMark = ProxyMark
 	}
 	b.add(forged, refuse, "sent in another host's name")

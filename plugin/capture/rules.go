@@ -41,7 +41,7 @@ func Rules(in Intent) Ruleset {
 
 	b.dnsZones()
 
-	if b.DropInvalid || b.transparent() || b.checksInbound() {
+	if b.DropInvalid || b.usesTPROXY() || b.checksInbound() {
 		b.baseChain(Mangle, Prerouting)
 		if b.checksInbound() {
 			b.jumpToSYN()
@@ -50,11 +50,11 @@ func Rules(in Intent) Ruleset {
 		if b.DropInvalid { // nat skips these packets, and the kernel would answer them with a reset
 			b.add(Match{Invalid: true}, Action{Verdict: Jump, Chain: chainDrop}, "INVALID_DROP is set")
 		}
-		if b.transparent() {
+		if b.usesTPROXY() {
 			b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 		}
 	}
-	if b.transparent() {
+	if b.usesTPROXY() {
 		b.baseChainWithoutIPv6(Mangle, Output)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainOutput}, "outbound TCP")
 	}
@@ -78,8 +78,8 @@ func Rules(in Intent) Ruleset {
 	b.outboundSYNs()
 	b.fenceChains()
 
-	inbound := b.inboundPolicy()
-	if len(inbound) > 0 {
+	natInbound := b.natInbound()
+	if len(natInbound) > 0 {
 		b.baseChainWithoutIPv6(NAT, Prerouting)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
 	}
@@ -88,14 +88,14 @@ func Rules(in Intent) Ruleset {
 	if b.leadsQueries(Redirect, Translate) {
 		b.add(dns(UDP), Action{Verdict: Jump, Chain: chainOutput}, "outbound DNS")
 	}
-	if len(inbound) > 0 {
+	if len(natInbound) > 0 {
 		b.chain(NAT, chainInbound)
-		b.addFlow(inbound, b.asInbound)
+		b.addFlow(natInbound, b.asNATInbound)
 	}
 	b.chain(NAT, chainOutput)
-	b.addFlow(b.outbound, asInNAT)
+	b.addFlow(b.outbound, unchanged)
 
-	if b.transparent() {
+	if b.usesTPROXY() {
 		b.chain(NAT, chainInTProxy)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "TPROXY captures it")
 	}
@@ -109,7 +109,7 @@ func Rules(in Intent) Ruleset {
 	}
 
 	rs := Ruleset{IPv6: in.IPv6, Chains: b.chains}
-	if b.transparent() { // the application's replies to the proxy have the client's address as destination
+	if b.usesTPROXY() { // the application's replies to the proxy have the client's address as destination
 		rs.LocalMark = ProxyMark
 	}
 	return rs
@@ -121,7 +121,7 @@ func Rules(in Intent) Ruleset {
 func (b *builder) stayInside() {
 	b.baseChainWithoutIPv6(Mangle, Postrouting)
 	inside := Action{Verdict: Jump, Chain: chainLoopback}
-	if b.transparent() {
+	if b.usesTPROXY() {
 		b.add(Match{ConnMark: ProxyMark}, inside, "between the proxy and the application")
 	}
 	b.add(Match{Dst: one(loopbackIPv4)}, inside, "localhost")
@@ -130,6 +130,3 @@ func (b *builder) stayInside() {
 	b.exempt(Match{ToLo: true}, "loopback")
 	b.add(Match{}, Action{Verdict: Drop}, "past the proxy")
 }
-
-// hasInbound reports whether nat decides about packets that arrive.
-func (b *builder) hasInbound() bool { return len(b.inbound) > 0 }

@@ -16,11 +16,11 @@ const (
 	markDelivered uint32 = 1339
 )
 
-// inboundPolicy returns the flow for packets that arrive in the pod. With TPROXY, table mangle applies
-// this policy to each packet, and table nat uses it only to count connections, and to redirect those from
-// rerouted interfaces.
-func (b *builder) inboundPolicy() flow {
-	if !b.transparent() {
+// natInbound returns the flow of table nat for packets that arrive in the pod. With TPROXY, table mangle
+// applies this policy to each packet, and nat only counts connections by it, except that nat redirects
+// connections from rerouted interfaces.
+func (b *builder) natInbound() flow {
+	if !b.usesTPROXY() {
 		return b.inbound
 	}
 	redirected := b.Intent
@@ -28,10 +28,10 @@ func (b *builder) inboundPolicy() flow {
 	return b.mesh.inbound(&redirected)
 }
 
-// asInbound rewrites a rule of inboundPolicy for table nat. With TPROXY, a rule that would redirect
+// asNATInbound rewrites a rule of natInbound for table nat. With TPROXY, a rule that would redirect
 // packets to the proxy's inbound port leads to the chain chainInTProxy, which only counts them.
-func (b *builder) asInbound(r Rule) (Rule, bool) {
-	if b.transparent() && r.Do == toInbound {
+func (b *builder) asNATInbound(r Rule) (Rule, bool) {
+	if b.usesTPROXY() && r.Do == toInbound {
 		r.Do = gotoChain(chainInTProxy)
 	}
 	return r, true
@@ -40,7 +40,7 @@ func (b *builder) asInbound(r Rule) (Rule, bool) {
 // transparentChains adds the chains that capture inbound traffic by TPROXY, and that set a connection
 // mark on the proxy's connections to the application.
 func (b *builder) transparentChains() {
-	if !b.transparent() {
+	if !b.usesTPROXY() {
 		return
 	}
 	b.chain(Mangle, chainInbound)
