@@ -50,8 +50,8 @@ var updateMutants = []mutant{
 	{
 		name: "legacy-rules-go-before-the-new-ones-come",
 		file: "install/kernel/adopt.go",
-		from: "\tif err := podnet.Commit(ctx, rs, replaceInNFTables); err != nil {\n\t\treturn err\n\t}\n\treturn removeLegacy()\n",
-		to:   "\tif err := removeLegacy(); err != nil {\n\t\treturn err\n\t}\n\treturn podnet.Commit(ctx, rs, replaceInNFTables)\n",
+		from: "\tif err := podnet.PrepareAndApply(ctx, rs, replaceInNFTables); err != nil {\n\t\treturn err\n\t}\n\treturn removeLegacy()\n",
+		to:   "\tif err := removeLegacy(); err != nil {\n\t\treturn err\n\t}\n\treturn podnet.PrepareAndApply(ctx, rs, replaceInNFTables)\n",
 		by:   by(root, "install/kernel", "TestReplace"),
 	},
 	{

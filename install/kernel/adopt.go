@@ -134,7 +134,7 @@ func replaceRules(ctx context.Context, rs capture.Ruleset) error {
 	if err != nil {
 		return err
 	}
-	if err := podnet.Commit(ctx, rs, replaceInNFTables); err != nil {
+	if err := podnet.PrepareAndApply(ctx, rs, replaceInNFTables); err != nil {
 		return err
 	}
 	return removeLegacy()
@@ -149,7 +149,7 @@ func replaceInNFTables(ctx context.Context, rs capture.Ruleset) error {
 	if err := netfilter.QueueRemoval(ctx, b); err != nil {
 		return err
 	}
-	return nftables.Commit(ctx, b, rs, before)
+	return nftables.CommitRules(ctx, b, rs, before)
 }
 
 // enableConntrack makes conntrack track all connections of the calling thread's namespace, until

@@ -24,13 +24,13 @@ func (Backend) Name() config.Backend { return config.NFTables }
 
 // Apply adds the Ruleset in one transaction. It returns an error if our table already exists.
 func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
-	return Commit(ctx, nfnetlink.NewBatch(), rs, nfnetlink.NoTable)
+	return CommitRules(ctx, nfnetlink.NewBatch(), rs, nfnetlink.NoTable)
 }
 
-// Commit adds the Ruleset to a batch, and commits the batch. before is the handle of the table that the
-// batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, Commit reads
+// CommitRules adds the Ruleset to a batch, and commits the batch. before is the handle of the table that the
+// batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, CommitRules reads
 // the table's handle, because a new handle proves that the kernel committed the transaction.
-func Commit(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
+func CommitRules(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
 	if err := Queue(b, rs); err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func TestUnanswered(t *testing.T) {
 	host.Within(t, func() error {
 		handle, err := nfnetlink.TableHandle(t.Context(), capture.TableName)
 		if err == nil {
-			err = Commit(ended, nfnetlink.NewBatch(), everything(), handle)
+			err = CommitRules(ended, nfnetlink.NewBatch(), everything(), handle)
 		}
 		if !errors.Is(err, nfnetlink.ErrUnanswered) || !strings.HasPrefix(err.Error(), "committing table inet capture-cni: the kernel's answer is lost") {
 			t.Errorf("refused, unanswered: %v", err)
@@ -238,7 +238,7 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("refused, unanswered, without a table: %v", err)
 	}
 	empty.Within(t, func() error {
-		if err := Commit(ended, nfnetlink.NewBatch(), rs, 5); !errors.Is(err, nfnetlink.ErrUnanswered) {
+		if err := CommitRules(ended, nfnetlink.NewBatch(), rs, 5); !errors.Is(err, nfnetlink.ErrUnanswered) {
 			t.Errorf("refused, unanswered, with a table that is gone: %v", err)
 		}
 		return nil

@@ -18,7 +18,9 @@ import (
 type NoIPv6 = iptables.NoIPv6
 
 // Apply prepares lo and the routes, and then commits the Ruleset. If either fails, it undoes the
-// preparation. If the namespace already has the same rules, Apply only restores lo and the routes.
+// preparation. With nftables, nfnetlink.Batch.Commit is the only commit. With iptables, iptables.Backend.Apply
+// commits each table separately. If the namespace already has the same rules, Apply only restores lo and
+// the routes.
 // Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
 // plugin's capture rules, or another program's routes in the routing table that TPROXY needs.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
@@ -38,7 +40,7 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 		case state.Foreign != "":
 			return capture.Refusal(fmt.Sprintf("%s holds another plugin's capture rules: only one of the two may capture a pod", state.Foreign))
 		case state.Backend == "":
-			return Commit(ctx, rs, backend.Apply)
+			return PrepareAndApply(ctx, rs, backend.Apply)
 		case state.Backend != backend.Name():
 			return capture.Refusal(fmt.Sprintf("the namespace holds rules of an earlier ADD, by backend %s instead of %s: "+
 				"delete the pod to get a new sandbox", state.Backend, backend.Name()))
@@ -47,11 +49,12 @@ func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.
 	})
 }
 
-// Commit prepares the namespace and commits the Ruleset. After an error, it undoes the preparation.
-func Commit(ctx context.Context, rs capture.Ruleset, commit func(context.Context, capture.Ruleset) error) error {
+// PrepareAndApply prepares the namespace, and calls apply, which commits the Ruleset. After an error, it
+// undoes the preparation.
+func PrepareAndApply(ctx context.Context, rs capture.Ruleset, apply func(context.Context, capture.Ruleset) error) error {
 	undo, err := prepare(rs)
 	if err == nil {
-		err = commit(ctx, rs)
+		err = apply(ctx, rs)
 	}
 	if err != nil {
 		return errors.Join(err, undo())

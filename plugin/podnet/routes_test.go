@@ -148,7 +148,7 @@ func TestCommitUndone(t *testing.T) {
 				before := stateOf(t)
 				refused := errors.New("the kernel refuses the rules")
 				for range 2 {
-					err := Commit(t.Context(), needingAll(), func(context.Context, capture.Ruleset) error {
+					err := PrepareAndApply(t.Context(), needingAll(), func(context.Context, capture.Ruleset) error {
 						if added := stateOf(t); len(added) <= len(before) && !strings.Contains(name, "older") {
 							t.Errorf("nothing was prepared: %q", added)
 						}
