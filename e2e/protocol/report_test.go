@@ -108,7 +108,8 @@ func TestRecords(t *testing.T) {
 		{pod: "web", extra: `"excludeNamespaces": ["shop"],`, want: record.Record{Verdict: record.Passed, Reason: capture.ReasonNamespaceExcluded}},
 		{
 			pod: "web", extra: `"excludeNamespaces": ["shop"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api", "sidecar.istio.io/status": ""}},`,
-			want: record.Record{Verdict: record.Passed, Reason: capture.ExemptReason(capture.NamespaceExcluded)}, warnings: []string{"runs uncaptured"},
+			want:     record.Record{Verdict: record.Passed, Reason: capture.ExemptReason(capture.NamespaceExcluded)},
+			warnings: []string{"runs uncaptured"},
 		},
 		{pod: "bad", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonAnnotations, Code: 100}, message: "includeInboundPorts"},
 		{pod: "gone", want: record.Record{Verdict: record.Failed, Reason: capture.ReasonLookup, Code: 11}, message: "not found"},

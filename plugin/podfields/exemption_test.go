@@ -74,7 +74,8 @@ func TestCapabilitySpellings(t *testing.T) {
 		"net_admin", "Net_Admin", "cap_net_admin", "CAP_net_admin", "all", "All",
 		"NET_ADMIN ", " NET_ADMIN", "NET_ADMIN\x00", "NET-ADMIN", "CAP_CAP_NET_ADMIN", "CAP_ALL", "",
 	} {
-		if got := capture.ExemptionOf(podfields.Of(meshedPod(withInit("istio-init", capabilities(name)))), config.Meshes()); got != (capture.Exemption{}) {
+		pod := podfields.Of(meshedPod(withInit("istio-init", capabilities(name))))
+		if got := capture.ExemptionOf(pod, config.Meshes()); got != (capture.Exemption{}) {
 			t.Errorf("%q (% x) exempts the pod: %s", name, string(name), got.Message)
 		}
 	}

@@ -264,7 +264,8 @@ func TestCheck(t *testing.T) {
 	warned, args, host := meshed("traffic.sidecar.istio.io/unknown", "1"), n.args("", ""), lab.StartHost(t)
 	n.answer.Store(&warned)
 	args.Netns, args.Args = host.Path(), "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=a"
-	if _, err := realPlugin.Add(args, &log); !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != capture.ReasonRefused {
+	_, err := realPlugin.Add(args, &log)
+	if !says(err, "pod shop/a: the pod has no usable address") || n.record(t).Reason != capture.ReasonRefused {
 		t.Errorf("ADD before the pod has addresses: %v", err)
 	}
 	lab.Check(t, host.AddAddresses("lo", "10.77.0.2/32", "fd77::2/128"))

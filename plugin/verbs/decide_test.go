@@ -132,7 +132,8 @@ func TestEmptyResult(t *testing.T) {
 			t.Errorf("%s: got %s, %v", version, got, err)
 		}
 	}
-	if _, err := realPlugin.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"9.0.0"}`)}, &strings.Builder{}); !says(err, "converting an empty result: ") {
+	_, err := realPlugin.Add(&skel.CmdArgs{StdinData: []byte(`{"cniVersion":"9.0.0"}`)}, &strings.Builder{})
+	if !says(err, "converting an empty result: ") {
 		t.Errorf("of a version that is not known: %v", err)
 	}
 }
