@@ -75,7 +75,7 @@ func TestNodeStates(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"newer":      "faulty: a node's state of format 2, expected 1: use the kubectl plugin of the agents' version",
+		"newer":      "faulty: reading a node's state: it has format 2, expected 1: use the kubectl plugin of the agents' version",
 		"replaced":   "waiting: the new agent has not reported yet",
 		"gone":       "no agent: no agent runs on the node",
 		"dead":       "stale: the agent stopped reporting",

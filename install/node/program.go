@@ -49,7 +49,8 @@ func installPrograms(ctx context.Context, s Settings, bin, state *host.Dir, log 
 		}
 		log.Info("installed a program", "name", p.Name, "directory", bin.Path())
 		if err := p.keepLastGood(state); err != nil {
-			log.Warn("keeping a copy of a program failed: without the copy, the agent can't restore the program", "name", p.Name, "error", err)
+			log.Warn("keeping a copy of a program failed: if a later version does not run, the agent can't go back to this one",
+				"name", p.Name, "error", err)
 		}
 	}
 	return errors.Join(errs...)

@@ -139,8 +139,8 @@ func DecodeNode(text string) (s NodeState, err error) {
 	return NodeState{d.Version, d.Mode, d.Backend, d.Desired, d.Document.findings(), d.Pods, d.PodVersion}, nil
 }
 
-// ErrNodeFormat is the error for a state in the format of another version.
-var ErrNodeFormat = errors.New("a node's state of format")
+// ErrNodeFormat is the error for a state with another format version than nodeFormat.
+var ErrNodeFormat = errors.New("reading a node's state: it has format")
 
 // DecodePods decodes the pods in a document.
 func DecodePods(document []byte) (p Pods, err error) {

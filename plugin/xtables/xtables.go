@@ -179,8 +179,9 @@ func (f family) chains(entries []byte) []string {
 	return names
 }
 
-// targets iterates over the names of the rules' targets, and over the chain names that follow them. The
-// target is "" for a plain verdict or a jump. The chain name is "" if the target is too short for one.
+// targets iterates over the names of the rules' targets. The name is "" for a plain verdict or a jump.
+// After the target ERROR, the second value is a chain's name; after other targets, it means nothing. It
+// is "" if the target is too short for a name.
 func (f family) targets(entries []byte) iter.Seq2[string, string] {
 	return func(yield func(target, chain string) bool) {
 		for len(entries) > f.address+nextOffset+2 {
