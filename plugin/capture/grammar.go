@@ -10,12 +10,6 @@ import (
 	"github.com/capture-cni/capture-cni/config"
 )
 
-// Selection is a wildcard or a list. "*" selects everything, and an empty list nothing.
-type Selection[T any] struct {
-	All  bool
-	Only []T
-}
-
 // Everything returns the selection "*".
 func Everything[T any]() Selection[T] { return Selection[T]{All: true} }
 

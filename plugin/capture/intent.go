@@ -82,3 +82,9 @@ type Translation struct {
 	From netip.Prefix // the servers that the queries are for; the zero value is any of To's family
 	To   netip.AddrPort
 }
+
+// Selection is a wildcard or a list. "*" selects everything, and an empty list nothing.
+type Selection[T any] struct {
+	All  bool
+	Only []T
+}

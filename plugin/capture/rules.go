@@ -78,7 +78,7 @@ func Rules(in Intent) Ruleset {
 	b.outboundSYNs()
 	b.fenceChains()
 
-	natInbound := b.natInbound()
+	natInbound := b.natInbound() // b.inbound, except with TPROXY
 	if len(natInbound) > 0 {
 		b.baseChainWithoutIPv6(NAT, Prerouting)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Jump, Chain: chainInbound}, "inbound TCP")
@@ -99,16 +99,16 @@ func Rules(in Intent) Ruleset {
 		b.chain(NAT, chainInTProxy)
 		b.add(Match{Protocol: TCP}, Action{Verdict: Return}, "TPROXY captures it")
 	}
-	if in.InboundPort != 0 {
+	if b.InboundPort != 0 {
 		b.chain(NAT, chainInRedirect)
-		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.InboundPort}, "to the proxy's inbound port")
+		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: b.InboundPort}, "to the proxy's inbound port")
 	}
-	if in.OutboundPort != 0 {
+	if b.OutboundPort != 0 {
 		b.chain(NAT, chainRedirect)
-		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: in.OutboundPort}, "to the proxy's outbound port")
+		b.add(Match{Protocol: TCP}, Action{Verdict: Redirect, Port: b.OutboundPort}, "to the proxy's outbound port")
 	}
 
-	rs := Ruleset{IPv6: in.IPv6, Chains: b.chains}
+	rs := Ruleset{IPv6: b.IPv6, Chains: b.chains}
 	if b.usesTPROXY() { // the application's replies to the proxy have the client's address as destination
 		rs.LocalMark = ProxyMark
 	}

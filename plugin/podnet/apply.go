@@ -18,9 +18,9 @@ import (
 type NoIPv6 = iptables.NoIPv6
 
 // Apply prepares lo and the routes, and then commits the Ruleset. If either fails, it undoes the
-// preparation. With nftables, nfnetlink.Batch.Commit is the only commit. With iptables, iptables.Backend.Apply
-// commits each table separately. If the namespace already has the same rules, Apply only restores lo and
-// the routes.
+// preparation. If the namespace already has the same rules, Apply only restores lo and the routes, and
+// undoes nothing. With nftables, nfnetlink.Batch.Commit is the only commit. With iptables,
+// iptables.Backend.Apply commits each table separately.
 // Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
 // plugin's capture rules, or another program's routes in the routing table that TPROXY needs.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {
@@ -77,7 +77,7 @@ func prepare(rs capture.Ruleset) (undo func() error, err error) {
 // a module that rs needs for IPv6, NoIPv6, because an earlier ADD may have let IPv6 pass for this reason.
 func verifyPresent(ctx context.Context, rs capture.Ruleset, backend netfilter.Backend, stamp string) error {
 	found, err := backend.Dump(ctx)
-	differences, err := compare(ctx, backend, rs, found, err)
+	differences, err := compare(ctx, backend, rs, found, err) // with rs as the backend writes it into a temporary namespace
 	if err != nil {
 		return err
 	}
