@@ -15,15 +15,15 @@ var updateMutants = []mutant{
 	{
 		name: "update-leads-to-a-port-without-a-proxy",
 		file: "install/kernel/update.go",
-		from: "if port != 0 && !slices.ContainsFunc(sockets, isProxys) {",
-		to:   "if port == 1 && !slices.ContainsFunc(sockets, isProxys) {",
+		from: "if r.Do.Port != 0 && ",
+		to:   "if r.Do.Port == 1 && ",
 		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy"),
 	},
 	{
 		name: "update-leads-queries-to-a-port-without-a-proxy",
 		file: "install/kernel/update.go",
-		from: "if in.CaptureDNS {",
-		to:   "if in.CaptureDNS && in.DNSPort == 0 {",
+		from: "r.Match.Protocol != capture.UDP && ",
+		to:   "r.Do.Port != in.DNSPort && ",
 		by:   by(root, "e2e/guard", "TestNotUpdated/no_proxy_for_DNS"),
 	},
 	{
@@ -36,8 +36,8 @@ var updateMutants = []mutant{
 	{
 		name: "update-forgets-connections",
 		file: "install/kernel/update.go",
-		from: "return replaceRules(ctx, capture.Rules(in))",
-		to:   "if err := replaceRules(ctx, capture.Rules(in)); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn FlushEntries(ctx)",
+		from: "return replaceRules(ctx, rules)",
+		to:   "if err := replaceRules(ctx, rules); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn FlushEntries(ctx)",
 		by:   by(root, "e2e/guard", "TestThousandConnections"),
 	},
 	{

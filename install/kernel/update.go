@@ -13,29 +13,29 @@ import (
 
 // Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
 // not change conntrack, so nat's decisions about open connections stay. If no process with the proxy's
-// or root's uid listens by TCP at one of the proxy's ports for inbound and outbound connections and for
-// captured DNS, or none does by IPv6 although the rules capture IPv6, Update changes nothing and returns
-// an error, because an operator may have changed ports or uid for pods that start later.
+// or root's uid listens at one of the ports to which the rules lead TCP, or none does by IPv6 although
+// the rules capture IPv6, Update changes nothing and returns an error, because an operator may have
+// changed ports or uid for pods that start later. It does not examine ports that get only UDP, as Kuma's
+// for DNS, because Sockets lists only TCP sockets.
 func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	return n.Do(func() error {
 		sockets, _, err := socketsIn(ctx, 1<<Listening, maxSockets)
 		if err != nil {
 			return err
 		}
-		ports := []uint16{in.InboundPort, in.OutboundPort}
-		if in.CaptureDNS {
-			ports = append(ports, in.DNSPort)
-		}
-		for _, port := range ports {
-			isProxys := func(s Socket) bool {
-				return s.Local.Port() == port && hasUID(s, in.ProxyUID) && (s.IPv6 || in.IPv6 != capture.Captured)
+		rules := capture.Rules(in)
+		for _, chain := range rules.Chains {
+			for _, r := range chain.Rules {
+				isProxys := func(s Socket) bool {
+					return s.Local.Port() == r.Do.Port && hasUID(s, in.ProxyUID) && (s.IPv6 || in.IPv6 != capture.Captured)
+				}
+				if r.Do.Port != 0 && r.Match.Protocol != capture.UDP && !slices.ContainsFunc(sockets, isProxys) {
+					return fmt.Errorf("no process of the pod with uid %d or 0 listens by TCP at the proxy's port %d for each captured family",
+						in.ProxyUID, r.Do.Port)
+				}
 			}
-			if port != 0 && !slices.ContainsFunc(sockets, isProxys) {
-				return fmt.Errorf("no process of the pod with uid %d or 0 listens by TCP at the proxy's port %d for each captured family",
-					in.ProxyUID, port)
-			}
 		}
-		return replaceRules(ctx, capture.Rules(in))
+		return replaceRules(ctx, rules)
 	})
 }
 
