@@ -52,7 +52,7 @@ func Inspect(ctx context.Context) (state State, err error) {
 			state.Foreign = chain.Table + "/" + chain.Name
 		}
 	}
-	state.Stamp, err = readStamp(r, state.Backend)
+	state.Stamp, err = readStamp(r, state.Backend, legacy)
 	return state, err
 }
 
@@ -76,7 +76,9 @@ func (s *State) addTables(variant config.Backend, tables xtables.Tables) {
 	}
 }
 
-func readStamp(r *nfnetlink.Reader, backend config.Backend) (stamp string, err error) {
+// readStamp reads our rules' stamp. It does not read iptables-legacy's table nat unless our rules are
+// there, because reading a missing table creates it, and ADD commits the table nat last.
+func readStamp(r *nfnetlink.Reader, backend config.Backend, legacy xtables.Tables) (stamp string, err error) {
 	switch backend {
 	case config.NFTables:
 		stamp, err = nfnetlink.FindComment(r, unix.NFPROTO_INET, capture.TableName, capture.StampChain, capture.StampPrefix)
@@ -84,12 +86,13 @@ func readStamp(r *nfnetlink.Reader, backend config.Backend) (stamp string, err e
 		stamp, err = nfnetlink.FindComment(r, unix.NFPROTO_IPV4, string(capture.NAT), iptables.MarkerChain, capture.StampPrefix)
 	case config.IPTablesLegacy:
 		var entries []byte
-		entries, err = xtables.Table{Family: capture.IPv4, Name: string(capture.NAT)}.Entries()
+		nat := xtables.Table{Family: capture.IPv4, Name: string(capture.NAT)}
+		if slices.Contains(legacy[nat], iptables.MarkerChain) {
+			entries, err = nat.Entries()
+		}
 		stamp = nfnetlink.Comment(entries, capture.StampPrefix)
-	default:
-		return "", nil
 	}
-	if err == nil && stamp == "" {
+	if err == nil && stamp == "" && backend != "" {
 		stamp = unstamped
 	}
 	return stamp, err

@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/e2e/lab/sample"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/iptables"
 	"github.com/capture-cni/capture-cni/plugin/netfilter"
+	"github.com/capture-cni/capture-cni/plugin/xtables"
 )
 
 // TestLegacyRulesWithoutRawSockets finds rules of iptables-legacy with the guard's
@@ -54,4 +60,21 @@ func withoutRawSockets(f func() error) error {
 		return fmt.Errorf("dropping CAP_NET_RAW: %w", err)
 	}
 	return errors.Join(f(), unix.Capset(&header, &before[0]))
+}
+
+// TestInspectCreatesNoTable inspects rules of iptables-legacy that lack the table nat, as
+// those of an ADD that was killed before it committed this table.
+func TestInspectCreatesNoTable(t *testing.T) {
+	t.Parallel()
+	host := lab.StartHost(t)
+	host.Pipe(t, "*mangle\n:"+iptables.MarkerChain+" - [0:0]\nCOMMIT\n", "iptables-legacy-restore", "--wait", "--noflush")
+	if got, want := sample.Inspect(t, host), (netfilter.State{Backend: config.IPTablesLegacy, Stamp: "without a stamp"}); got != want {
+		t.Errorf("it holds %+v, want %+v", got, want)
+	}
+	host.Within(t, func() error {
+		if got, want := xtables.Names(), []xtables.Table{{Family: capture.IPv4, Name: "mangle"}}; !slices.Equal(got, want) {
+			t.Errorf("it has the tables %v, want %v", got, want)
+		}
+		return nil
+	})
 }
