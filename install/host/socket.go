@@ -93,7 +93,7 @@ func Serve[S endpoint](
 			return
 		}
 		if errors.Is(err, errRemoved) {
-			log.Warn("a socket was removed; listening again", "socket", paths[0])
+			log.Warn("a socket was removed; listening again", "error", err)
 			continue
 		}
 		lost(err)
@@ -133,13 +133,13 @@ func serve[S endpoint](ctx context.Context, paths []string, listen func(context.
 	return nil
 }
 
-// checkPath returns errRemoved if the socket's file is missing at a path, and another error if a
-// different file is there.
+// checkPath returns errRemoved, with the path, if the socket's file is missing at a path, and another
+// error if a different file is there.
 func checkPath(path string, made os.FileInfo) error {
 	found, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return errRemoved
+		return fmt.Errorf("%w: %s", errRemoved, path)
 	case err != nil:
 		return err
 	case !os.SameFile(made, found):
