@@ -161,7 +161,7 @@ func TestJudgeLateAddress(t *testing.T) {
 	}{
 		{"192.0.2.2", false, report.Captured, ""},
 		{"fe80::2", false, report.Captured, ""},
-		{"2001:db8::2", false, report.Changed, "ISTIO_DUAL_STACK=true"},
+		{"2001:db8::2", false, report.Changed, "ISTIO_DUAL_STACK=true, which netconf.ipv6=never overrides"},
 		{"2001:db8::2", true, report.Changed, "its annotations were edited"},
 	} {
 		o := observed(func(o *kernel.Observation) {
