@@ -22,8 +22,8 @@ func (r *Report) checkCilium(c *Cluster) {
 	}
 	settings, cloud, before := c.Cilium.Data, c.ciliumIsTheClouds(), len(r.Results)
 	if settings["cni-exclusive"] == "true" {
-		loads := allLoadDropIns(c)
-		for _, found := range report.CheckExclusive(report.Auto, "cilium-config sets cni-exclusive", loads, !loads) {
+		chooses := choosesDropIn(c)
+		for _, found := range report.CheckExclusive(report.Auto, "cilium-config sets cni-exclusive", chooses, !chooses) {
 			if cloud {
 				found.Next = "the cloud sets it: use nodes with containerd 2.1 or newer, selected by nodeSelector"
 			}
@@ -53,13 +53,12 @@ func (c *Cluster) ciliumIsTheClouds() bool {
 	})
 }
 
-func allLoadDropIns(c *Cluster) bool {
-	for _, node := range c.linuxNodes() {
-		if !report.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion).LoadsDropIns() {
-			return false
-		}
-	}
-	return len(c.linuxNodes()) > 0
+// choosesDropIn reports whether mode auto is known to choose dropin on all nodes.
+func choosesDropIn(c *Cluster) bool {
+	return len(c.linuxNodes()) > 0 && !slices.ContainsFunc(c.linuxNodes(), func(node corev1.Node) bool {
+		runtime := report.ParseRuntime(node.Status.NodeInfo.ContainerRuntimeVersion)
+		return runtime.HidesDropIns() || !runtime.LoadsDropIns()
+	})
 }
 
 func (r *Report) checkCalico(c *Cluster) {

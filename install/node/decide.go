@@ -52,7 +52,7 @@ func (n *Node) tryDropIn(ctx context.Context, net conflist.Net, text []byte) (lo
 	if p.List.HasOurs() || ownedErr == nil { // the runtime may have loaded another entry of capture-cni
 		return false, nil
 	}
-	if n.Runtime == nil || net.Runtime.IsCRIO() || net.Runtime.IgnoresDropIns() { // CRI-O never reports the configuration that it has loaded
+	if n.Runtime == nil || net.Runtime.HidesDropIns() {
 		return false, nil
 	}
 	if err := conflist.In(report.DropIn).Place(net, text); err != nil {

@@ -35,7 +35,7 @@ func (p *preflight) exclusive(net *host.Dir) {
 		return
 	}
 	// It is uncertain whether the runtime loads drop-ins, because its list can forbid them.
-	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.IgnoresDropIns())...)
+	p.found = append(p.found, report.CheckExclusive(p.settings.Mode, "Cilium renamed "+renamed, false, p.runtime.HidesDropIns())...)
 }
 
 // modes adds a note about network configurations with more permissions than the CIS Kubernetes

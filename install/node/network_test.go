@@ -19,24 +19,27 @@ func TestCiliumExclusive(t *testing.T) {
 	t.Parallel()
 	const cilium, renamed = "/etc/cni/net.d/05-cilium.conflist", "/etc/cni/net.d/10-kindnet.conflist.cilium_bak"
 	for name, test := range map[string]struct {
-		file string
-		mode report.Mode
-		want string
+		file    string
+		mode    report.Mode
+		want    string
+		runtime string
 	}{
-		"owned":                    {renamed, report.Owned, "also renames the agent's list, and pods start uncaptured: set cni.exclusive=false"},
-		"the agent's own, renamed": {"/etc/cni/net.d/" + conflist.OwnedName + ciliumBackup, report.Owned, "Cilium renamed " + conflist.OwnedName},
-		"insert":                   {renamed, report.Insert, "also removes the entry from its own list, and pods start uncaptured: set cni.exclusive=false"},
-		"auto":                     {renamed, report.Auto, "note: Cilium renamed 10-kindnet.conflist.cilium_bak"},
-		"a drop-in is left alone":  {renamed, report.DropIn, "no problems found"},
-		"with Multus":              {renamed, report.Multus, "no problems found"},
-		"its own file of old":      {"/etc/cni/net.d/05-cilium.conf.cilium_bak", report.Owned, "no problems found"},
-		"nothing renamed":          {"/etc/cni/net.d/87-podman.conflist", report.Owned, "no problems found"},
-		"a directory of that name": {"/etc/cni/net.d/x.cilium_bak/y", report.Owned, "no problems found"},
+		"owned":                    {renamed, report.Owned, "also renames the agent's list, and pods start uncaptured: set cni.exclusive=false", ""},
+		"the agent's own, renamed": {"/etc/cni/net.d/" + conflist.OwnedName + ciliumBackup, report.Owned, "Cilium renamed " + conflist.OwnedName, ""},
+		"insert":                   {renamed, report.Insert, "also removes the entry from its own list, and pods start uncaptured: set cni.exclusive=false", ""},
+		"auto":                     {renamed, report.Auto, "note: Cilium renamed 10-kindnet.conflist.cilium_bak", "containerd://2.1.4"},
+		"auto, containerd 2.0":     {renamed, report.Auto, "\nCilium renamed 10-kindnet.conflist.cilium_bak", "containerd://2.0.7"},
+		"auto, CRI-O":              {renamed, report.Auto, "\nCilium renamed 10-kindnet.conflist.cilium_bak", "cri-o://1.33.0"},
+		"a drop-in is left alone":  {renamed, report.DropIn, "no problems found", ""},
+		"with Multus":              {renamed, report.Multus, "no problems found", ""},
+		"its own file of old":      {"/etc/cni/net.d/05-cilium.conf.cilium_bak", report.Owned, "no problems found", ""},
+		"nothing renamed":          {"/etc/cni/net.d/87-podman.conflist", report.Owned, "no problems found", ""},
+		"a directory of that name": {"/etc/cni/net.d/x.cilium_bak/y", report.Owned, "no problems found", ""},
 	} {
 		p := &preflight{settings: DefaultSettings(machine.New(t, map[string]string{cilium: machine.PtpList, test.file: machine.PtpList}))}
-		p.settings.Mode = test.mode
+		p.settings.Mode, p.runtime = test.mode, report.ParseRuntime(test.runtime)
 		p.exclusive(machine.OpenDir(t, p.settings.At(p.settings.NetDir)))
-		if got := p.found.String(); !strings.Contains(got, test.want) {
+		if got := "\n" + p.found.String(); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -21,15 +21,15 @@ var exclusive = map[Mode][2]string{
 }
 
 // CheckExclusive returns the findings that Cilium's cni.exclusive causes in a mode. seen says how the
-// setting was detected. loads says whether the runtimes are known to load drop-ins, which Cilium does
-// not remove. ignores says whether they are known to load none.
-func CheckExclusive(mode Mode, seen string, loads, ignores bool) Findings {
+// setting was detected. chooses says whether mode auto is known to choose dropin on all nodes, whose
+// file Cilium does not remove. cannot says whether it is known not to choose dropin on a node.
+func CheckExclusive(mode Mode, seen string, chooses, cannot bool) Findings {
 	does := exclusive[mode]
 	one := Finding{CiliumExclusive, Problem, "", seen + ": with cni.exclusive, Cilium " + does[0], does[1]}
 	switch {
-	case does[0] == "" || mode == Auto && loads:
+	case does[0] == "" || mode == Auto && chooses:
 		return nil
-	case mode == Auto && !ignores:
+	case mode == Auto && !cannot:
 		one.Severity, one.Next = Note, one.Next+" unless the agent chooses mode dropin, whose file Cilium leaves alone"
 	}
 	return Findings{one}

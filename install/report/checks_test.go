@@ -20,21 +20,21 @@ func TestChecks(t *testing.T) {
 	balanced, another := Finding{Code: SocketBalancing, Severity: Note}, Finding{Code: RuntimeUnknown, Severity: Problem}
 	noDropIns, noAnnotations := Finding{Code: NoDropIns, Severity: Problem}, Finding{Code: AnnotationsMissing, Severity: Note}
 	for name, tt := range map[string]struct{ found, want Findings }{
-		"Cilium, owned":                          {CheckExclusive(Owned, "seen", false, false), Findings{undone}},
-		"Cilium, owned, where drop-ins load":     {CheckExclusive(Owned, "seen", true, false), Findings{undone}},
-		"Cilium, insert":                         {CheckExclusive(Insert, "seen", false, false), Findings{undone}},
-		"Cilium, auto, where drop-ins load":      {CheckExclusive(Auto, "seen", true, false), nil},
-		"Cilium, auto, where no drop-in loads":   {CheckExclusive(Auto, "seen", false, true), Findings{undone}},
-		"Cilium, auto, where a drop-in may load": {CheckExclusive(Auto, "seen", false, false), Findings{mayBeUndone}},
-		"Cilium, dropin":                         {CheckExclusive(DropIn, "seen", false, true), nil},
-		"sockets":                                {Findings{certain, uncertain}, Findings{balanced, balanced}},
-		"neither containerd nor CRI-O":           {check("docker://28.1.1", DropIn), Findings{another}},
-		"containerd 1.4, dropin":                 {check("containerd://1.4.13", DropIn), Findings{noDropIns, noAnnotations}},
-		"containerd 1.4, insert":                 {check("containerd://1.4.13", Insert), Findings{noAnnotations}},
-		"containerd 1.4, multus":                 {check("containerd://1.4.13", Multus), nil},
-		"containerd 2.0, dropin":                 {check("containerd://2.0.7", DropIn), Findings{noDropIns}},
-		"containerd 2.0, insert":                 {check("containerd://2.0.7", Insert), nil},
-		"containerd 2.1, dropin":                 {check("containerd://2.1.4", DropIn), nil},
+		"Cilium, owned":                 {CheckExclusive(Owned, "seen", false, false), Findings{undone}},
+		"Cilium, owned, auto is dropin": {CheckExclusive(Owned, "seen", true, false), Findings{undone}},
+		"Cilium, insert":                {CheckExclusive(Insert, "seen", false, false), Findings{undone}},
+		"Cilium, auto is dropin":        {CheckExclusive(Auto, "seen", true, false), nil},
+		"Cilium, auto can't be dropin":  {CheckExclusive(Auto, "seen", false, true), Findings{undone}},
+		"Cilium, auto may be dropin":    {CheckExclusive(Auto, "seen", false, false), Findings{mayBeUndone}},
+		"Cilium, dropin":                {CheckExclusive(DropIn, "seen", false, true), nil},
+		"sockets":                       {Findings{certain, uncertain}, Findings{balanced, balanced}},
+		"neither containerd nor CRI-O":  {check("docker://28.1.1", DropIn), Findings{another}},
+		"containerd 1.4, dropin":        {check("containerd://1.4.13", DropIn), Findings{noDropIns, noAnnotations}},
+		"containerd 1.4, insert":        {check("containerd://1.4.13", Insert), Findings{noAnnotations}},
+		"containerd 1.4, multus":        {check("containerd://1.4.13", Multus), nil},
+		"containerd 2.0, dropin":        {check("containerd://2.0.7", DropIn), Findings{noDropIns}},
+		"containerd 2.0, insert":        {check("containerd://2.0.7", Insert), nil},
+		"containerd 2.1, dropin":        {check("containerd://2.1.4", DropIn), nil},
 	} {
 		var got Findings
 		for _, one := range tt.found {

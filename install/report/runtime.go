@@ -38,6 +38,10 @@ func (v Runtime) IgnoresDropIns() bool {
 	return (v.isSince(containerd, 0, 0) || v.isSince(crio, 0, 0)) && !v.LoadsDropIns()
 }
 
+// HidesDropIns reports whether mode auto can't choose dropin, because the runtime is known to load no
+// drop-ins or, as CRI-O, never reports the configuration that it has loaded.
+func (v Runtime) HidesDropIns() bool { return v.IsCRIO() || v.IgnoresDropIns() }
+
 // PassesAnnotations reports whether the runtime passes a pod's annotations to plugins, and whether
 // capture-cni knows the runtime.
 func (v Runtime) PassesAnnotations() (passes, known bool) {

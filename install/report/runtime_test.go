@@ -63,6 +63,9 @@ func TestIgnoresDropIns(t *testing.T) {
 		if got := version.IgnoresDropIns(); got != want {
 			t.Errorf("%s: %t, want %t", fmt.Sprint(version), got, want)
 		}
+		if got := version.HidesDropIns(); got != (want || version.Name == "cri-o") {
+			t.Errorf("%s: hides drop-ins: %t", fmt.Sprint(version), got)
+		}
 	}
 }
 
