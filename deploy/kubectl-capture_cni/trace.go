@@ -45,11 +45,16 @@ which changes nothing and sends no packet.`,
 		if err != nil {
 			return err
 		}
-		return write(o, command.OutOrStdout(), traced, nil, func(out io.Writer, traced report.Trace) {
-			writeLines(out, "", traced.Text())
-		})
+		return writeTrace(o, command.OutOrStdout(), traced)
 	})
 	return command
+}
+
+// writeTrace writes a trace. Its error is the exit status notKnown if the trace has doubts.
+func writeTrace(o *options, out io.Writer, traced report.Trace) error {
+	return write(o, out, traced, outcome(true, len(traced.Doubts)), func(out io.Writer, traced report.Trace) {
+		writeLines(out, "", traced.Text())
+	})
 }
 
 // packetFlags declares the flags that describe a packet, and returns them. The agent, not this command,

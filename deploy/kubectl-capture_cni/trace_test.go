@@ -4,6 +4,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,23 @@ func TestTrace(t *testing.T) {
 	}
 	if c.run(t, "trace", "shop/web", "--to", "10.0.0.1:80", "--as", "operator"); c.user != "operator" {
 		t.Errorf("trace --as operator impersonates %q", c.user)
+	}
+}
+
+// TestTraceStatus expects the status 2 of a trace that can't tell.
+func TestTraceStatus(t *testing.T) {
+	t.Parallel()
+	for doubt, want := range map[string]error{"": nil, "the pod is drifted": notKnown} {
+		var traced report.Trace
+		if doubt != "" {
+			traced.Doubts = []string{doubt}
+		}
+		for _, form := range []string{"", "json"} {
+			var out strings.Builder
+			if got := writeTrace(&options{output: form}, newScreen(&out), traced); got != want || !strings.Contains(out.String(), doubt) {
+				t.Errorf("%q: %v, want %v\n%s", doubt, got, want, out.String())
+			}
+		}
 	}
 }
 
