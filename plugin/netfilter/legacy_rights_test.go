@@ -66,6 +66,7 @@ func withoutRawSockets(f func() error) error {
 // those of an ADD that was killed before it committed this table.
 func TestInspectCreatesNoTable(t *testing.T) {
 	t.Parallel()
+	lab.RequireProgram(t, "iptables-legacy-restore")
 	host := lab.StartHost(t)
 	host.Pipe(t, "*mangle\n:"+iptables.MarkerChain+" - [0:0]\nCOMMIT\n", "iptables-legacy-restore", "--wait", "--noflush")
 	if got, want := sample.Inspect(t, host), (netfilter.State{Backend: config.IPTablesLegacy, Stamp: "without a stamp"}); got != want {
