@@ -41,12 +41,12 @@ func TestVerdicts(t *testing.T) {
 		"another one is chosen": {
 			Verdict{Asked: auto, Chosen: legacy, Reason: "no nf_tables"},
 			auto, "",
-			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: no nf_tables [iptables-chosen]"},
+			[]string{"note: auto chose the backend iptables-legacy, so the guard is idle, and meshed pods with hostUsers: false can't start: no nf_tables [iptables-chosen]"},
 		},
 		"an earlier choice": {
 			Verdict{Asked: auto, Chosen: legacy},
 			auto, "",
-			[]string{"note: auto chose the backend iptables-legacy, so the node has no guard, and meshed pods with hostUsers: false can't start: an earlier test of this boot chose it [iptables-chosen]"},
+			[]string{"note: auto chose the backend iptables-legacy, so the guard is idle, and meshed pods with hostUsers: false can't start: an earlier test of this boot chose it [iptables-chosen]"},
 		},
 		"this one works in part": {
 			Verdict{Asked: legacy, Chosen: legacy, NoTProxy: "no xt_TPROXY", NoFence: "no xt_hl", NoIPv6: "no ip6_tables"},

@@ -105,7 +105,7 @@ func (v Verdict) Notes(asked config.Backend) (notes report.Findings) {
 	}
 	if v.Asked == Auto && cmp.Or(v.Chosen, config.NFTables) != config.NFTables {
 		notes = append(notes, report.Finding{Code: report.IPTablesChosen, Severity: report.Note, Reason: fmt.Sprintf(
-			"auto chose the backend %s, so the node has no guard, and meshed pods with hostUsers: false can't start: %s",
+			"auto chose the backend %s, so the guard is idle, and meshed pods with hostUsers: false can't start: %s",
 			v.Chosen, cmp.Or(v.Reason, "an earlier test of this boot chose it"))})
 	}
 	for _, pods := range []struct {

@@ -101,8 +101,7 @@ func isKnownSample(line string) bool {
 	return true
 }
 
-// knownLabels contains the labels of our metrics, except name and socket of runtime_info, and those of the
-// metrics about Go and the process.
+// knownLabels contains the labels of our metrics, and of the metrics about Go and the process.
 var knownLabels = []string{
 	"agent", "cause", "decision", "hash", "le", "mesh", "name", "part",
 	"plugin", "quantile", "reason", "result", "severity", "socket", "source", "stage", "state", "type", "version", "writer",

@@ -139,12 +139,12 @@ func (c *Store) freshToken(ctx context.Context, renew bool) (string, Lifetime, e
 	if current != "" && time.Now().Before(valid.Expires) {
 		return current, valid, c.requests.fault()
 	}
-	return "", Lifetime{}, cmp.Or(c.requests.fault(), errNoAccess)
+	return "", Lifetime{}, cmp.Or(c.requests.fault(), errNoToken)
 }
 
-// errNoAccess is the error of an agent that cleans its node, and could not read its access to the API
-// server.
-var errNoAccess = errors.New("no token is valid, and the agent has no access to the API server")
+// errNoToken is the error if none of the node's tokens is valid, and the pause after the last request has
+// not ended, or the Store has no client.
+var errNoToken = errors.New("no token on the node is valid, and the agent can't request one now")
 
 // isOfAnotherNode reports whether a token is bound to another Node than this agent's. Such a token
 // becomes invalid when that Node is deleted.

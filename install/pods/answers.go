@@ -73,9 +73,9 @@ func (a *answers) pong(request lookup.Request) []byte {
 	return document
 }
 
-// read reads a pod from the API server. Simultaneous requests for the same UID share one read. Requests without a
-// UID share none, because a read that began before the request could return an earlier pod of that
-// name. read does not add the pod to the cache, because only the watch shows when a pod is gone.
+// read reads a pod from the API server. Simultaneous requests for the same UID share one read. Requests
+// without a UID share none, because a read that began before the request could return an earlier pod of
+// that name. read does not add the pod to the cache, because only the watch shows when a pod is gone.
 func (a *answers) read(ctx context.Context, pod capture.PodRef) (*entry, error) {
 	if pod.UID == "" {
 		return a.readAlone(ctx, pod)

@@ -16,7 +16,7 @@ var exclusive = map[Mode][2]string{
 	Insert: {"also removes the entry from its own list, and pods start uncaptured", FixExclusive},
 	Auto: {
 		"removes entries from its own list, and pods start uncaptured unless the agent chooses mode dropin (containerd 2.1)",
-		"set cni.exclusive=false in Cilium's values",
+		"set cni.exclusive=false in Cilium's values or, with CRI-O 1.33, use --mode dropin",
 	},
 }
 

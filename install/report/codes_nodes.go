@@ -84,7 +84,10 @@ var nodeCodes = []Meaning{
 		EntryNotLoaded, "The runtime has not loaded the entry, or does not answer.",
 		"The runtime loads another file, or reads the directory late.", "restart the runtime, or use another mode",
 	},
-	{EntryContended, "Another program keeps removing the entry.", "", "find that program, or use another mode"},
+	{
+		EntryContended, "Another program keeps removing the entry, or in mode owned changing the list.", "",
+		"find that program, or use another mode",
+	},
 	{EntryRepaired, "The agent restored its entry in the last ten minutes.", "Another program wrote the list.", "none"},
 	{
 		CredentialsUnsaved, "A reboot deletes the plugin's only credentials.", "The state directory's disk is full or read-only.",

@@ -19,8 +19,7 @@ type NoIPv6 = iptables.NoIPv6
 
 // Apply prepares lo and the routes, and then commits the Ruleset. If either fails, it undoes the
 // preparation. If the namespace already has the same rules, Apply only restores lo and the routes, and
-// undoes nothing. With nftables, nfnetlink.Batch.Commit is the only commit. With iptables,
-// iptables.Backend.Apply commits each table separately.
+// undoes nothing.
 // Errors: NoIPv6; a capture.Refusal, for example if the namespace has other rules of ours, another
 // plugin's capture rules, or another program's routes in the routing table that TPROXY needs.
 func (n *Namespace) Apply(ctx context.Context, rs capture.Ruleset, asked config.Backend) error {

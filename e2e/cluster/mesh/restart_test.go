@@ -3,10 +3,13 @@
 package mesh
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/e2e/cluster"
 	"github.com/capture-cni/capture-cni/e2e/cluster/suite"
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestIstioCNIRestarted restarts istio-cni's agents next to ours. Because the guide names the
@@ -16,8 +19,16 @@ func TestIstioCNIRestarted(t *testing.T) {
 	c.ReplaceByIstioCNI(t)
 	before := istioAgents(t)
 	migrator{c.NewOperator(t)}.hold(t)
-	if after := istioAgents(t); after != before {
-		t.Fatalf("istio-cni's agents were %s, and are %s", before, after)
+	lab.Eventually(t, func() error { // a rollout begins once the controller has seen the change
+		seen := c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "get", "daemonset", "istio-cni-node", "--output=jsonpath={.metadata.generation} {.status.observedGeneration}")
+		if generation, observed, _ := strings.Cut(seen, " "); generation != observed {
+			return fmt.Errorf("the controller has not seen the change: %s", seen)
+		}
+		return nil
+	})
+	const ending = "--output=jsonpath={range .items[*]}{.metadata.deletionTimestamp}{end}"
+	if after, ends := istioAgents(t), istioAgents(t, ending); after != before || ends != "" {
+		t.Fatalf("istio-cni's agents were %s, and are %s; ending: %s", before, after, ends)
 	}
 	turnover := suite.StartTurnover(t, c.NewNamespace(t, suite.Restricted, cluster.Injected), 1, suite.Ready, suite.Server)
 	defer turnover.End(t)

@@ -25,7 +25,7 @@ import (
 var (
 	running = flag.String("cluster", "", "use the cluster in this directory (make cluster) and leave it running; by default, start one for these tests")
 	control = flag.Bool("control", false, "start an API server and no nodes: enough for the tests of admission policies")
-	primary = flag.String("primary", string(cluster.Ptp), "the primary plugin of the cluster that these tests start: ptp, or flannel with its own installer")
+	primary = flag.String("primary", string(cluster.Ptp), "the primary plugin of the cluster that these tests start: ptp, or flannel or kube-router with its own installer")
 	keep    = flag.Bool("keep", false, "keep the cluster's directory, with all logs")
 )
 
@@ -108,7 +108,7 @@ func (c *Suite) start(ctx context.Context, dir string) (err error) {
 		runtimes = nil
 	case c.Istio: // whose own programs fill the machine
 		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
-	case cluster.Primary(*primary) == cluster.KubeRouter: // is privileged, which CRI-O gives no container on a machine that lacks a capability
+	case cluster.Primary(*primary) == cluster.KubeRouter: // CRI-O starts its privileged container only where no capability is missing
 		runtimes = []cluster.Runtime{cluster.Containerd2, cluster.Debian1}
 	}
 	if c.Cluster, err = cluster.Start(ctx, dir, parts, cluster.Primary(*primary), runtimes...); err != nil {
