@@ -88,7 +88,7 @@ func TestOneFamily(t *testing.T) {
 	p.apply(t, p.rules(t, nil, nil), config.NFTables)
 	for direction, user := range users {
 		code := map[string]int{"outbound": codeOutbound, "inbound": codeInbound}[direction]
-		p.start(t, user, direction, "--budget=1s", "--family=both").expect(t, code, "IPv4: captured", "not captured (")
+		p.start(t, user, direction, "--budget=1s", "--family=both").expect(t, code, "IPv4: captured", "no proof that ")
 		p.start(t, user, direction, "--budget=0", "--family=ipv6").expect(t, code, "IPv6: ")
 		p.start(t, user, direction, budget(0), "--family=ipv4").expect(t, 0)
 	}
