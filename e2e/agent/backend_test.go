@@ -182,7 +182,7 @@ func TestChosenBackend(t *testing.T) {
 		t.Errorf("render: %v, %s", err, out)
 	}
 	out, err = n.Command("verify", "--mode", "insert", "--netconf", `{"ipv6": "always", "backend": "auto"}`)
-	for _, want := range []string{"note: auto chose the backend iptables-nft, so the node has no guard, and meshed pods with hostUsers: false can't start", "note: meshed pods with interceptionMode TPROXY can't start: the kernel lacks xt_TPROXY"} {
+	for _, want := range []string{"note: auto chose the backend iptables-nft, so the guard is idle, and meshed pods with hostUsers: false can't start", "note: meshed pods with interceptionMode TPROXY can't start: the kernel lacks xt_TPROXY"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("verify: %v, %s, want %q", err, out, want)
 		}
