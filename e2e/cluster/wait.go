@@ -14,8 +14,8 @@ func (c *Cluster) waitForNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	conditions := [][]string{{"wait", "--for=create", "--timeout=" + Timeout.String(), "serviceaccount/default"}}
-	if len(c.Nodes) > 0 {
-		conditions = append(conditions, []string{"wait", "--for=condition=Ready", "--timeout=" + Timeout.String(), "node", "--all"})
+	for _, node := range c.Nodes { // a kubelet can be late to register its node
+		conditions = append(conditions, []string{"wait", "--for=condition=Ready", "--timeout=" + Timeout.String(), "node/" + node.Name})
 	}
 	for _, condition := range conditions {
 		if err := c.retryKubectl(ctx, condition); err != nil {
