@@ -30,12 +30,19 @@ func TestIstioCNIRestarted(t *testing.T) {
 	if after, ends := istioAgents(t), istioAgents(t, ending); after != before || ends != "" {
 		t.Fatalf("istio-cni's agents were %s, and are %s; ending: %s", before, after, ends)
 	}
+	restartIstioAgents(t) // as step 4 says for older versions, whose running agents do not keep their file
 	turnover := suite.StartTurnover(t, c.NewNamespace(t, suite.Restricted, cluster.Injected), 1, suite.Ready, suite.Server)
 	defer turnover.End(t)
 	c.InstallChart(t, beside, "mode=owned")
 	expect(t, turnover, "both", ours)
-	c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "delete", "pod", "--selector=k8s-app=istio-cni-node")
-	waitForIstioEntry(t)
+	restartIstioAgents(t)
 	expect(t, turnover, "restarted", ours)
 	expectEachCapturedOnce(t, turnover)
+}
+
+// restartIstioAgents has new agents of istio-cni add its entry again.
+func restartIstioAgents(t *testing.T) {
+	t.Helper()
+	c.MustKubectl(t, "--namespace", cluster.IstioNamespace, "delete", "pod", "--selector=k8s-app=istio-cni-node")
+	waitForIstioEntry(t)
 }
