@@ -67,7 +67,7 @@ type request struct {
 func (p Plugin) newRequest(args *skel.CmdArgs, stderr io.Writer) (request, error) {
 	r := request{plugin: p, netns: args.Netns, recorder: newRecorder(args.ContainerID)}
 	var err error
-	if r.input, err = config.Read(args.StdinData); err != nil { // not for a call by a runtime, because skel refuses such stdin first
+	if r.input, err = config.Read(args.StdinData); err != nil { // a runtime's call does not get here, because skel refuses such stdin
 		return r, failure{err, types.ErrDecodingFailure, capture.ReasonInput}
 	}
 	r.annotations = r.input.PodAnnotations()
