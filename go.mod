@@ -11,8 +11,8 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // directory changes
 	github.com/google/go-cmp v0.7.0 // differences in tests
 	github.com/google/go-containerregistry v0.22.1 // the image, without Docker
-	github.com/google/nftables v0.3.0 // encoding expressions
-	github.com/mdlayher/netlink v1.11.2 // encoding attributes
+	github.com/google/nftables v0.3.0 // encoding expressions in tests
+	github.com/mdlayher/netlink v1.11.2 // decoding attributes in tests
 	github.com/prometheus/client_golang v1.24.0 // metrics
 	github.com/prometheus/common v0.70.0 // the parser of metrics in tests
 	github.com/spf13/cobra v1.10.2 // commands

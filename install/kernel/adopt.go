@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -160,11 +159,13 @@ func enableConntrack(ctx context.Context) error {
 	b, table := nfnetlink.NewBatch(), nfnetlink.InetTable(netfilter.TrackingTable)
 	b.CreateTable(table, unix.NLM_F_CREATE)
 	b.AddChain(table, chain, nil)
-	err := b.AddRule(table, chain, "enables conntrack for a repair", []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: 1}})
-	if err == nil {
-		err = b.Commit(ctx)
-	}
-	if err != nil {
+	b.AddRule(table, chain, "enables conntrack for a repair", func() {
+		b.Expression("ct", func() {
+			b.Number(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
+			b.Number(unix.NFTA_CT_DREG, unix.NFT_REG_1)
+		})
+	})
+	if err := b.Commit(ctx); err != nil {
 		return fmt.Errorf("enabling conntrack by table inet %s: %w", netfilter.TrackingTable, err)
 	}
 	return nil

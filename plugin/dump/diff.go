@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
@@ -168,12 +167,12 @@ func keyText(keyType, key []byte) string {
 		return unreadable
 	}
 	length := len(key)
-	switch magic := binary.BigEndian.Uint32(keyType); {
-	case magic == nftables.TypeIFName.GetNFTMagic():
+	switch number := binary.BigEndian.Uint32(keyType); {
+	case number == nfnetlink.KeyInterface:
 		return nfnetlink.Text(key)
-	case magic == nftables.TypeInetService.GetNFTMagic() && length >= 2:
+	case number == nfnetlink.KeyPort && length >= 2:
 		return fmt.Sprint(binary.BigEndian.Uint16(key))
-	case (magic == nftables.TypeUID.GetNFTMagic() || magic == nftables.TypeGID.GetNFTMagic()) && length >= 4:
+	case (number == nfnetlink.KeyUID || number == nfnetlink.KeyGID) && length >= 4:
 		return fmt.Sprint(binary.NativeEndian.Uint32(key))
 	}
 	address, ok := netip.AddrFromSlice(key)

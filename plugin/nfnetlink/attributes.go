@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -91,9 +90,11 @@ func Nested(data []byte, path ...uint16) (content []byte, found bool) {
 	return content, found
 }
 
-// UserComment returns the comment in a rule's user data. It does not call userdata.GetString of
-// google/nftables, which panics on malformed data. The kernel does not validate user data, so a process
-// with NET_ADMIN in a pod can write malformed data.
+// userComment is the type of a comment in a rule's user data (NFTNL_UDATA_RULE_COMMENT of libnftnl).
+const userComment = 0
+
+// UserComment returns the comment in a rule's user data. The kernel does not validate user data, so a
+// process with NET_ADMIN in a pod can write malformed data.
 func UserComment(data []byte) (comment string, found bool) {
 	const header = 2 // one byte for the type, and one for the length
 	for len(data) >= header {
@@ -101,7 +102,7 @@ func UserComment(data []byte) (comment string, found bool) {
 		if end > len(data) {
 			return "", false
 		}
-		if userdata.Type(data[0]) == userdata.TypeComment {
+		if data[0] == userComment {
 			return UntilNUL(data[header:end]), true
 		}
 		data = data[end:]

@@ -56,32 +56,35 @@ func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	binary.NativeEndian.PutUint32(b.Content[b.last:], uint32(len(b.Content)-b.last))
 }
 
-// Bytes appends an attribute, aligned to 4 bytes. See struct nlattr in linux/netlink.h.
 func (b *Batch) Bytes(kind uint16, data []byte) {
-	const header, alignment = 4, 4
-	b.Content = binary.NativeEndian.AppendUint16(b.Content, uint16(header+len(data)))
-	b.Content = binary.NativeEndian.AppendUint16(b.Content, kind)
-	b.Content = append(b.Content, data...)
-	for range -len(data) & (alignment - 1) {
-		b.Content = append(b.Content, 0)
-	}
+	b.attribute(kind, func() { b.Content = append(b.Content, data...) })
 }
 
-func (b *Batch) Text(kind uint16, text string) { b.Bytes(kind, append([]byte(text), 0)) }
+func (b *Batch) Text(kind uint16, text string) {
+	b.attribute(kind, func() { b.Content = append(append(b.Content, text...), 0) })
+}
 
 func (b *Batch) Number(kind uint16, number uint32) {
-	var data [4]byte
-	binary.BigEndian.PutUint32(data[:], number)
-	b.Bytes(kind, data[:])
+	b.attribute(kind, func() { b.Content = binary.BigEndian.AppendUint32(b.Content, number) })
 }
 
 // Nested appends an attribute that contains the attributes that write appends. With the header, they must
 // be shorter than 64 KiB, because an attribute's length has 16 bits.
-func (b *Batch) Nested(kind uint16, write func()) {
+func (b *Batch) Nested(kind uint16, write func()) { b.attribute(kind|unix.NLA_F_NESTED, write) }
+
+// attribute appends an attribute, whose content write appends, aligned to 4 bytes. See struct nlattr in
+// linux/netlink.h.
+func (b *Batch) attribute(kind uint16, write func()) {
+	const header, alignment = 4, 4
 	start := len(b.Content)
-	b.Bytes(kind|unix.NLA_F_NESTED, nil)
+	b.Content = append(b.Content, make([]byte, header)...)
+	binary.NativeEndian.PutUint16(b.Content[start+2:], kind)
 	write()
-	binary.NativeEndian.PutUint16(b.Content[start:], uint16(len(b.Content)-start))
+	length := len(b.Content) - start
+	binary.NativeEndian.PutUint16(b.Content[start:], uint16(length))
+	for range -length & (alignment - 1) {
+		b.Content = append(b.Content, 0)
+	}
 }
 
 // Commit sends the transaction, unless it is empty. Errors: ErrUnanswered; the kernel's errors, which wrap

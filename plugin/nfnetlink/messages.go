@@ -4,10 +4,7 @@ package nfnetlink
 
 import (
 	"encoding/binary"
-	"fmt"
 
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,6 +22,16 @@ type Hook struct {
 	Priority int32
 	Type     string // "filter", "nat" or "route"
 }
+
+// Numbers of the types of a set's keys, from enum datatypes of nft. The kernel only stores them.
+const (
+	KeyIPv4      = 7
+	KeyIPv6      = 8
+	KeyPort      = 13
+	KeyUID       = 24
+	KeyGID       = 25
+	KeyInterface = 41
+)
 
 func (b *Batch) CreateTable(t Table, flags uint16) {
 	b.Message(unix.NFT_MSG_NEWTABLE, flags, t.Family, func() {
@@ -61,43 +68,25 @@ func (b *Batch) DeleteChain(t Table, name string) {
 	})
 }
 
-// AddRule appends a rule to a chain.
-func (b *Batch) AddRule(t Table, chain, comment string, expressions []expr.Any) error {
-	encoded := make([][]byte, len(expressions))
-	for i, expression := range expressions {
-		var err error
-		if encoded[i], err = marshal(t.Family, expression); err != nil {
-			return fmt.Errorf("encoding a rule of chain %s: %w", chain, err)
-		}
-	}
+// AddRule appends a rule to a chain. write appends the rule's expressions.
+func (b *Batch) AddRule(t Table, chain, comment string, write func()) {
 	b.Message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, t.Family, func() {
 		b.Text(unix.NFTA_RULE_TABLE, t.Name)
 		b.Text(unix.NFTA_RULE_CHAIN, chain)
-		b.Nested(unix.NFTA_RULE_EXPRESSIONS, func() {
-			for _, e := range encoded {
-				b.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, e)
-			}
+		b.Nested(unix.NFTA_RULE_EXPRESSIONS, write)
+		b.attribute(unix.NFTA_RULE_USERDATA, func() {
+			b.Content = append(b.Content, userComment, byte(len(comment)+1))
+			b.Content = append(append(b.Content, comment...), 0)
 		})
-		b.Bytes(unix.NFTA_RULE_USERDATA, userdata.AppendString(nil, userdata.TypeComment, comment))
 	})
-	return nil
 }
 
-// marshal encodes an expression. It encodes the direction of a conntrack zone itself, because
-// expr.Marshal omits the direction.
-func marshal(family byte, expression expr.Any) ([]byte, error) {
-	ct, ok := expression.(*expr.Ct)
-	if !ok || ct.Key != expr.CtKeyZONE {
-		return expr.Marshal(family, expression)
-	}
-	var b Batch
-	b.Text(unix.NFTA_EXPR_NAME, "ct")
-	b.Nested(unix.NFTA_EXPR_DATA, func() {
-		b.Number(unix.NFTA_CT_KEY, uint32(ct.Key))
-		b.Number(unix.NFTA_CT_SREG, ct.Register)
-		b.Bytes(unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
+// Expression appends an expression to a rule. write appends the expression's attributes.
+func (b *Batch) Expression(name string, write func()) {
+	b.Nested(unix.NFTA_LIST_ELEM, func() {
+		b.Text(unix.NFTA_EXPR_NAME, name)
+		b.Nested(unix.NFTA_EXPR_DATA, write)
 	})
-	return b.Content, nil
 }
 
 // DeleteRules deletes all rules of a chain.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,15 +19,17 @@ func TestDescribe(t *testing.T) {
 	b.CreateTable(ours, 0)
 	b.AddChain(ours, "base", &Hook{Type: "nat"})
 	b.AddChain(ours, "plain", nil)
-	for _, expressions := range [][]expr.Any{
-		{&expr.Meta{Register: 1}, &expr.Cmp{Register: 1, Data: []byte{1}}, &expr.Counter{}},
-		{&expr.Redir{}},
-		{&expr.Ct{}, &expr.Payload{}, &expr.Log{}},
-		{&expr.Fib{}, &expr.Reject{}},
+	for _, expressions := range [][]string{
+		{"meta", "cmp", "counter"},
+		{"redir"},
+		{"ct", "payload", "log"},
+		{"fib", "reject"},
 	} {
-		if err := b.AddRule(ours, "base", fmt.Sprintf("of %d", len(expressions)), expressions); err != nil {
-			t.Fatal(err)
-		}
+		b.AddRule(ours, "base", fmt.Sprintf("of %d", len(expressions)), func() {
+			for _, name := range expressions {
+				b.Expression(name, func() {})
+			}
+		})
 	}
 	for _, kind := range []uint16{unix.NFT_MSG_NEWSET, unix.NFT_MSG_NEWSETELEM} {
 		b.Message(kind, 0, ours.Family, func() { b.Text(unix.NFTA_SET_NAME, fmt.Sprintf("ports%d", kind)) })

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/config"
@@ -31,9 +30,7 @@ func (Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 // batch deletes, or nfnetlink.NoTable if it deletes none. If the kernel's answer is lost, CommitRules reads
 // the table's handle, because a new handle proves that the kernel committed the transaction.
 func CommitRules(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, before uint64) error {
-	if err := Queue(b, rs); err != nil {
-		return err
-	}
+	Queue(b, rs)
 	err := b.Commit(ctx)
 	if errors.Is(err, nfnetlink.ErrUnanswered) {
 		after, readErr := nfnetlink.TableHandle(context.WithoutCancel(ctx), capture.TableName)
@@ -50,25 +47,20 @@ func CommitRules(ctx context.Context, b *nfnetlink.Batch, rs capture.Ruleset, be
 
 // Queue adds our table with all its chains, sets and rules to a batch. It adds all of the Ruleset's
 // chains before their rules, because a rule can jump to any chain.
-func Queue(b *nfnetlink.Batch, rs capture.Ruleset) error {
+func Queue(b *nfnetlink.Batch, rs capture.Ruleset) {
 	table := nfnetlink.InetTable(capture.TableName)
 	b.CreateTable(table, unix.NLM_F_EXCL)
 	b.AddChain(table, capture.StampChain, nil)
-	if err := b.AddRule(table, capture.StampChain, rs.Stamp(), []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}); err != nil {
-		return err
-	}
-	sets := addSets(b, table, rs.Sets())
+	b.AddRule(table, capture.StampChain, rs.Stamp(), func() { encoder{batch: b}.verdict(unix.NFT_RETURN, "") })
+	e := encoder{b, addSets(b, table, rs.Sets())}
 	for _, chain := range rs.Chains {
 		b.AddChain(table, chain.NFTName(), baseOf(chain))
 	}
 	for _, chain := range rs.Chains {
 		for _, rule := range chain.Rules {
-			if err := b.AddRule(table, chain.NFTName(), rule.Why, encodeRule(chain.Table, rule, sets)); err != nil {
-				return err
-			}
+			b.AddRule(table, chain.NFTName(), rule.Why, func() { e.rule(chain.Table, rule) })
 		}
 	}
-	return nil
 }
 
 func baseOf(chain capture.Chain) *nfnetlink.Hook {

@@ -15,8 +15,7 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// Dump reads our table. For comparisons, it keeps the bytes of selected attributes and, of rules, a hash,
-// because google/nftables does not parse every expression.
+// Dump reads our table. For comparisons, it keeps the bytes of selected attributes and, of rules, a hash.
 func (Backend) Dump(ctx context.Context) (dump.Dump, error) {
 	r, err := nfnetlink.NewReader(ctx)
 	if err != nil {

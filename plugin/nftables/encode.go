@@ -3,108 +3,102 @@
 package nftables
 
 import (
-	"fmt"
+	"encoding/binary"
 	"net"
 	"net/netip"
 
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
 	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 )
 
-// register is the only register that most rules need, because each match loads one value and compares
-// it. A translation also uses the next register, for the port.
-const register = 1
+// encoder appends the expressions of a rule to a batch.
+type encoder struct {
+	batch *nfnetlink.Batch
+	sets  setIDs
+}
 
-// encodeRule returns the kernel's expressions for a rule, in the order in which Ruleset.String prints
-// the matches.
-func encodeRule(table capture.Table, rule capture.Rule, sets setIDs) []expr.Any {
-	e := encoder{sets: sets}
+// rule appends the kernel's expressions for a rule, in the order in which Ruleset.String prints the
+// matches.
+func (e encoder) rule(table capture.Table, rule capture.Rule) {
 	m := rule.Match
 	e.family(m.Family)
-	encodeList(&e, m.In, meta(expr.MetaKeyIIFNAME))
-	encodeList(&e, m.Out, meta(expr.MetaKeyOIFNAME))
-	e.number(m.FromLo, meta(expr.MetaKeyIIF), expr.CmpOpEq, loopbackIndex)
-	e.number(m.ToLo, meta(expr.MetaKeyOIF), expr.CmpOpEq, loopbackIndex)
+	matchList(e, m.In, meta(unix.NFT_META_IIFNAME))
+	matchList(e, m.Out, meta(unix.NFT_META_OIFNAME))
+	e.number(m.FromLo, meta(unix.NFT_META_IIF), unix.NFT_CMP_EQ, loopbackIndex)
+	e.number(m.ToLo, meta(unix.NFT_META_OIF), unix.NFT_CMP_EQ, loopbackIndex)
 	e.addresses(m.Src, sourceAddress)
 	e.addresses(m.Dst, destinationAddress)
 	if m.HopLimit != 0 {
-		e.add(payload(expr.PayloadBaseNetworkHeader, 7, 1), equal([]byte{m.HopLimit}))
+		e.byte(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 7, 1), m.HopLimit)
 	}
 	if m.Protocol != "" {
-		e.add(meta(expr.MetaKeyL4PROTO), equal([]byte{protocolNumber[m.Protocol]}))
+		e.byte(meta(unix.NFT_META_L4PROTO), protocolNumber[m.Protocol])
 	}
 	e.icmpTypes(m.ICMPTypes)
 	e.ports(m.DstPort)
-	encodeList(&e, m.UID, meta(expr.MetaKeySKUID))
+	matchList(e, m.UID, meta(unix.NFT_META_SKUID))
 	e.uidRange(m.UIDRange)
-	encodeList(&e, m.GID, meta(expr.MetaKeySKGID))
-	e.number(m.Mark != 0, meta(expr.MetaKeyMARK), expr.CmpOpEq, m.Mark)
-	e.number(m.ExceptMark != 0, meta(expr.MetaKeyMARK), expr.CmpOpNeq, m.ExceptMark)
-	e.number(m.ConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpEq, m.ConnMark)
-	e.number(m.ExceptConnMark != 0, conntrack(expr.CtKeyMARK), expr.CmpOpNeq, m.ExceptConnMark)
+	matchList(e, m.GID, meta(unix.NFT_META_SKGID))
+	e.number(m.Mark != 0, meta(unix.NFT_META_MARK), unix.NFT_CMP_EQ, m.Mark)
+	e.number(m.ExceptMark != 0, meta(unix.NFT_META_MARK), unix.NFT_CMP_NEQ, m.ExceptMark)
+	e.number(m.ConnMark != 0, conntrack(unix.NFT_CT_MARK), unix.NFT_CMP_EQ, m.ConnMark)
+	e.number(m.ExceptConnMark != 0, conntrack(unix.NFT_CT_MARK), unix.NFT_CMP_NEQ, m.ExceptConnMark)
 	e.direction(m.Original, directionOriginal)
 	e.direction(m.Answer, directionReply)
-	e.number(m.ForeignSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
-	e.number(m.OwnSource, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpEq, unix.RTN_LOCAL)
-	e.number(m.ForeignDst, &expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpNeq, unix.RTN_LOCAL)
+	e.number(m.ForeignSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
+	e.number(m.OwnSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_EQ, unix.RTN_LOCAL)
+	e.number(m.ForeignDst, addressType(unix.NFTA_FIB_F_DADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
 	e.flags(m.Begins, fin|syn|rst|ack, syn)
 	e.flags(m.Accepts, syn|ack, syn|ack)
 	e.flags(m.Continues, syn|rst|ack, ack)
-	e.bit(m.Invalid, expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq) // without an entry, a packet has a state but no status
-	e.bit(m.Unconfirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq)
-	e.bit(m.Confirmed, expr.CtKeySTATUS, statusConfirmed, expr.CmpOpNeq)
-	e.bit(m.Translated, expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq)
-	e.bit(m.Assured, expr.CtKeySTATUS, statusAssured, expr.CmpOpNeq)
+	e.bit(m.Invalid, unix.NFT_CT_STATE, stateInvalid, unix.NFT_CMP_NEQ) // without an entry, a packet has a state but no status
+	e.bit(m.Unconfirmed, unix.NFT_CT_STATUS, statusConfirmed, unix.NFT_CMP_EQ)
+	e.bit(m.Confirmed, unix.NFT_CT_STATUS, statusConfirmed, unix.NFT_CMP_NEQ)
+	e.bit(m.Translated, unix.NFT_CT_STATUS, statusDNAT, unix.NFT_CMP_NEQ)
+	e.bit(m.Assured, unix.NFT_CT_STATUS, statusAssured, unix.NFT_CMP_NEQ)
 	if !rule.PerPacket {
-		e.add(&expr.Counter{})
+		e.add("counter")
 	}
-	e.verdict(table, rule.Do)
-	return e.exprs
+	e.action(table, rule.Do)
 }
 
-type encoder struct {
-	sets  setIDs
-	exprs []expr.Any
-}
-
-func (e *encoder) add(exprs ...expr.Any) { e.exprs = append(e.exprs, exprs...) }
-
-// number adds, if isSet, expressions that load a number and compare it with a value.
-func (e *encoder) number(isSet bool, load expr.Any, op expr.CmpOp, value uint32) {
+// number matches, if isSet, a field whose comparison with a value is true.
+func (e encoder) number(isSet bool, f field, operator, value uint32) {
 	if isSet {
-		e.add(load, compare(op, key(value)))
+		e.load(f)
+		e.compare(operator, key(value))
 	}
 }
 
-func compare(op expr.CmpOp, value []byte) expr.Any {
-	return &expr.Cmp{Op: op, Register: register, Data: value}
+// byte matches a field of one byte that has a value.
+func (e encoder) byte(f field, value byte) {
+	e.load(f)
+	e.compare(unix.NFT_CMP_EQ, []byte{value})
 }
-
-func equal(value []byte) expr.Any { return compare(expr.CmpOpEq, value) }
 
 var protocolNumber = map[capture.Protocol]byte{
 	capture.TCP: unix.IPPROTO_TCP, capture.UDP: unix.IPPROTO_UDP, capture.ICMP: unix.IPPROTO_ICMP, capture.ICMPv6: unix.IPPROTO_ICMPV6,
 }
 
-func (e *encoder) family(family capture.Family) {
+func (e encoder) family(family capture.Family) {
 	if family != "" {
-		e.add(meta(expr.MetaKeyNFPROTO), equal([]byte{nfnetlink.FamilyNumber[family]}))
+		e.byte(meta(unix.NFT_META_NFPROTO), nfnetlink.FamilyNumber[family])
 	}
 }
 
-// encodeList adds expressions that load a field, and compare it with the list's single value or look it
-// up in the list's set. An empty list adds none.
-func encodeList[T any](e *encoder, list capture.List[T], load expr.Any) {
-	switch len(list.Values) {
-	case 0:
-	case 1:
-		e.add(load, equal(key(list.Values[0])))
-	default:
-		e.add(load, &expr.Lookup{SourceRegister: register, SetName: list.Name, SetID: e.sets[list.Name]})
+// matchList matches a field that has the list's single value, or one of the values in the list's set.
+// An empty list matches each packet.
+func matchList[T any](e encoder, list capture.List[T], f field) {
+	if len(list.Values) == 0 {
+		return
+	}
+	e.load(f)
+	if len(list.Values) == 1 {
+		e.compare(unix.NFT_CMP_EQ, key(list.Values[0]))
+	} else {
+		e.lookup(list.Name)
 	}
 }
 
@@ -116,58 +110,72 @@ var (
 	destinationAddress = addressOffset{16, 24}
 )
 
-func (e *encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
+func (e encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 	if len(list.Values) == 0 {
 		return
 	}
 	first := list.Values[0]
-	load := payload(expr.PayloadBaseNetworkHeader, at.ipv4, 4)
+	address := payload(unix.NFT_PAYLOAD_NETWORK_HEADER, at.ipv4, 4)
 	if !first.Addr().Is4() {
-		load = payload(expr.PayloadBaseNetworkHeader, at.ipv6, 16)
+		address = payload(unix.NFT_PAYLOAD_NETWORK_HEADER, at.ipv6, 16)
 	}
 	e.family(capture.FamilyOf(first.Addr()))
 	if len(list.Values) > 1 || first.IsSingleIP() {
-		encodeList(e, list, load)
+		matchList(e, list, address)
 		return
 	}
 	if first.Bits() != 0 { // a range of prefix length 0 is the whole family, which e.family matches
-		e.add(load, and(net.CIDRMask(first.Bits(), first.Addr().BitLen())), equal(key(first)))
+		e.load(address)
+		e.mask(net.CIDRMask(first.Bits(), first.Addr().BitLen()))
+		e.compare(unix.NFT_CMP_EQ, key(first))
 	}
 }
 
-// ports compares the destination port with a single port or range, or looks it up in the set.
-func (e *encoder) ports(list capture.List[capture.PortRange]) {
+// ports matches the destination port with a single port or range, or with the set.
+func (e encoder) ports(list capture.List[capture.PortRange]) {
 	if len(list.Values) != 1 || list.Values[0].First == list.Values[0].Last {
-		encodeList(e, list, destinationPort)
+		matchList(e, list, destinationPort())
 		return
 	}
-	e.add(destinationPort, compare(expr.CmpOpGte, key(list.Values[0].First)), compare(expr.CmpOpLte, key(list.Values[0].Last)))
+	e.load(destinationPort())
+	e.between(key(list.Values[0].First), key(list.Values[0].Last))
 }
 
-// uidRange adds a comparison of the socket's uid with a range. The kernel compares bytes, so the uid is
-// first converted to network byte order.
-func (e *encoder) uidRange(r capture.IDRange) {
+// between compares the loaded value with the first and the last one of a range.
+func (e encoder) between(first, last []byte) {
+	e.compare(unix.NFT_CMP_GTE, first)
+	e.compare(unix.NFT_CMP_LTE, last)
+}
+
+// uidRange matches the socket's uid with a range. The kernel compares bytes, so the uid is first
+// converted to network byte order.
+func (e encoder) uidRange(r capture.IDRange) {
 	if r != (capture.IDRange{}) {
-		first, last := binaryutil.BigEndian.PutUint32(r.First), binaryutil.BigEndian.PutUint32(r.Last)
-		e.add(meta(expr.MetaKeySKUID), &expr.Byteorder{SourceRegister: register, DestRegister: register, Op: expr.ByteorderHton, Len: 4, Size: 4},
-			compare(expr.CmpOpGte, first), compare(expr.CmpOpLte, last))
+		e.load(meta(unix.NFT_META_SKUID))
+		e.add("byteorder", number(unix.NFTA_BYTEORDER_SREG, register), number(unix.NFTA_BYTEORDER_DREG, register),
+			number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN, 4), number(unix.NFTA_BYTEORDER_SIZE, 4))
+		e.between(binary.BigEndian.AppendUint32(nil, r.First), binary.BigEndian.AppendUint32(nil, r.Last))
 	}
 }
 
-func (e *encoder) icmpTypes(types capture.TypeRange) {
-	load := payload(expr.PayloadBaseTransportHeader, 0, 1)
+func (e encoder) icmpTypes(types capture.TypeRange) {
+	kind := payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1)
 	switch {
 	case types.Last == 0:
 	case types.First == types.Last:
-		e.add(load, equal([]byte{types.First}))
+		e.byte(kind, types.First)
 	default:
-		e.add(load, compare(expr.CmpOpGte, []byte{types.First}), compare(expr.CmpOpLte, []byte{types.Last}))
+		e.load(kind)
+		e.between([]byte{types.First}, []byte{types.Last})
 	}
 }
 
 // loopbackIndex is the index of the loopback interface in each namespace, whatever its name
 // (LOOPBACK_IFINDEX in the kernel's net/flow.h).
 const loopbackIndex uint32 = 1
+
+// stateInvalid is the state of a packet that conntrack tracks but finds invalid (NF_CT_STATE_INVALID_BIT).
+const stateInvalid uint32 = 1 << 0
 
 // Bits of a conntrack entry's status, from enum ip_conntrack_status.
 const (
@@ -183,16 +191,18 @@ const (
 	directionReply    = 1
 )
 
-func (e *encoder) direction(isSet bool, direction byte) {
+func (e encoder) direction(isSet bool, direction byte) {
 	if isSet {
-		e.add(conntrack(expr.CtKeyDIRECTION), equal([]byte{direction}))
+		e.byte(conntrack(unix.NFT_CT_DIRECTION), direction)
 	}
 }
 
-// bit adds, if isSet, a comparison of one bit of a conntrack field with 0.
-func (e *encoder) bit(isSet bool, of expr.CtKey, bit uint32, op expr.CmpOp) {
+// bit matches, if isSet, one bit of a conntrack field, whose comparison with 0 is true.
+func (e encoder) bit(isSet bool, of, bit, operator uint32) {
 	if isSet {
-		e.add(conntrack(of), and(key(bit)), compare(op, make([]byte, 4)))
+		e.load(conntrack(of))
+		e.mask(key(bit))
+		e.compare(operator, make([]byte, 4))
 	}
 }
 
@@ -204,98 +214,81 @@ const (
 	ack byte = 0x10
 )
 
-// flags adds, if isSet, a test of the TCP flags in some: those in set must be set, and the others must
-// not.
-func (e *encoder) flags(isSet bool, some, set byte) {
+// flags matches, if isSet, the TCP flags in some: those in set must be set, and the others must not.
+func (e encoder) flags(isSet bool, some, set byte) {
 	if isSet {
-		e.add(payload(expr.PayloadBaseTransportHeader, 13, 1), and([]byte{some}), equal([]byte{set}))
+		e.load(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1))
+		e.mask([]byte{some})
+		e.compare(unix.NFT_CMP_EQ, []byte{set})
 	}
 }
 
-func and(mask []byte) expr.Any {
-	return &expr.Bitwise{
-		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)),
-		Mask: mask, Xor: make([]byte, len(mask)),
-	}
-}
+// Verdicts of linux/netfilter.h, and attributes of linux/netfilter/nf_tables.h, which golang.org/x/sys
+// lacks.
+const (
+	drop         = 0
+	accept       = 1
+	tproxyFamily = 1 // NFTA_TPROXY_FAMILY
+	tproxyPort   = 3 // NFTA_TPROXY_REG_PORT
+)
 
-func (e *encoder) verdict(table capture.Table, do capture.Action) {
-	target := capture.NFTChain(table, do.Chain)
+func (e encoder) action(table capture.Table, do capture.Action) {
 	switch do.Verdict {
 	case capture.Return:
-		e.add(&expr.Verdict{Kind: expr.VerdictReturn})
+		e.verdict(unix.NFT_RETURN, "")
 	case capture.Drop:
-		e.add(&expr.Verdict{Kind: expr.VerdictDrop})
+		e.verdict(drop, "")
 	case capture.Reject:
-		e.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+		e.add("reject", number(unix.NFTA_REJECT_TYPE, unix.NFT_REJECT_TCP_RST))
 	case capture.Jump:
-		e.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: target})
+		e.verdict(unix.NFT_JUMP, capture.NFTChain(table, do.Chain))
 	case capture.Goto:
-		e.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: target})
+		e.verdict(unix.NFT_GOTO, capture.NFTChain(table, do.Chain))
 	case capture.Redirect:
-		e.load(key(do.Port), &expr.Redir{RegisterProtoMin: register})
+		e.use(key(do.Port), "redir", number(unix.NFTA_REDIR_REG_PROTO_MIN, register))
 	case capture.Translate:
 		e.translate(do.To)
 	case capture.TProxy:
-		e.load(key(do.Port), &expr.TProxy{RegPort: register})
-		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
-		e.load(key(do.ConnMark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
-		e.add(&expr.Verdict{Kind: expr.VerdictAccept})
+		e.use(key(do.Port), "tproxy", number(tproxyFamily, unix.NFPROTO_UNSPEC), number(tproxyPort, register))
+		e.mark(do.Mark)
+		e.connMark(do.ConnMark)
+		e.verdict(accept, "")
 	case capture.SetMark:
-		e.load(key(do.Mark), &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true})
+		e.mark(do.Mark)
 	case capture.SetConnMark:
-		e.load(key(do.Mark), &expr.Ct{Key: expr.CtKeyMARK, Register: register, SourceRegister: true})
+		e.connMark(do.Mark)
 	case capture.SetZone:
-		zone := binaryutil.NativeEndian.PutUint16(do.Zone)
-		e.load(zone, &expr.Ct{Key: expr.CtKeyZONE, Register: register, SourceRegister: true, Direction: directionOriginal})
+		e.zone(do.Zone)
 	}
 }
 
-// translate adds the translation to an address and, unless the port is 0, to a port. The port is in the
-// second register.
-func (e *encoder) translate(to netip.AddrPort) {
-	family := nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())]
-	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(family), RegAddrMin: register}
+func (e encoder) mark(mark uint32) {
+	e.use(key(mark), "meta", number(unix.NFTA_META_KEY, unix.NFT_META_MARK), number(unix.NFTA_META_SREG, register))
+}
+
+func (e encoder) connMark(mark uint32) {
+	e.use(key(mark), "ct", number(unix.NFTA_CT_KEY, unix.NFT_CT_MARK), number(unix.NFTA_CT_SREG, register))
+}
+
+// zone sets the zone of the original direction.
+func (e encoder) zone(zone uint16) {
+	e.immediate(register, binary.NativeEndian.AppendUint16(nil, zone))
+	e.batch.Expression("ct", func() {
+		e.batch.Number(unix.NFTA_CT_KEY, unix.NFT_CT_ZONE)
+		e.batch.Number(unix.NFTA_CT_SREG, register)
+		e.batch.Bytes(unix.NFTA_CT_DIRECTION, []byte{directionOriginal})
+	})
+}
+
+// translate translates the destination to an address and, unless the port is 0, to a port. The port is
+// in the second register.
+func (e encoder) translate(to netip.AddrPort) {
+	var port attribute
 	if to.Port() != 0 {
-		nat.RegProtoMin = register + 1
-		e.add(&expr.Immediate{Register: register + 1, Data: key(to.Port())})
+		port = number(unix.NFTA_NAT_REG_PROTO_MIN, register+1)
+		e.immediate(register+1, key(to.Port()))
 	}
-	e.load(to.Addr().AsSlice(), nat)
-}
-
-// load adds an expression that loads a value into the register, and then the expression use.
-func (e *encoder) load(value []byte, use expr.Any) {
-	e.add(&expr.Immediate{Register: register, Data: value}, use)
-}
-
-func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
-
-func conntrack(key expr.CtKey) expr.Any { return &expr.Ct{Key: key, Register: register} }
-
-func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
-	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
-}
-
-// destinationPort loads the destination port, which has the same offset in TCP and UDP.
-var destinationPort = payload(expr.PayloadBaseTransportHeader, 2, 2)
-
-// key returns a value in the kernel's form: names padded to IFNAMSIZ, addresses and ports in network
-// byte order, and other numbers in the host's byte order. For a range, key returns the first address or
-// port.
-func key(value any) []byte {
-	switch v := value.(type) {
-	case string:
-		name := make([]byte, unix.IFNAMSIZ)
-		copy(name, v)
-		return name
-	case netip.Prefix:
-		return v.Addr().AsSlice()
-	case capture.PortRange:
-		return key(v.First)
-	case uint16:
-		return binaryutil.BigEndian.PutUint16(v)
-	case uint32:
-		return binaryutil.NativeEndian.PutUint32(v)
-	}
-	panic(fmt.Sprintf("nftables: no encoding for a value of type %T", value))
+	family := uint32(nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())])
+	e.use(to.Addr().AsSlice(), "nat", number(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT), number(unix.NFTA_NAT_FAMILY, family),
+		number(unix.NFTA_NAT_REG_ADDR_MIN, register), port)
 }

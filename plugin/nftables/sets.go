@@ -3,13 +3,12 @@
 package nftables
 
 import (
+	"encoding/binary"
 	"iter"
 	"math"
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -37,7 +36,7 @@ func addSets(b *nfnetlink.Batch, table nfnetlink.Table, sets []capture.Set) setI
 }
 
 func addSet(b *nfnetlink.Batch, table nfnetlink.Table, set capture.Set, id uint32) {
-	datatype := datatypes[set.Type]
+	keys := keyTypes[set.Type]
 	flags, byteOrder := uint32(0), uint32(nativeKeys)
 	if set.Type.Interval() {
 		flags, byteOrder = unix.NFT_SET_INTERVAL, bigEndianKeys
@@ -46,10 +45,10 @@ func addSet(b *nfnetlink.Batch, table nfnetlink.Table, set capture.Set, id uint3
 		b.Text(unix.NFTA_SET_TABLE, table.Name)
 		b.Text(unix.NFTA_SET_NAME, set.Name)
 		b.Number(unix.NFTA_SET_FLAGS, flags)
-		b.Number(unix.NFTA_SET_KEY_TYPE, datatype.GetNFTMagic())
-		b.Number(unix.NFTA_SET_KEY_LEN, datatype.Bytes)
+		b.Number(unix.NFTA_SET_KEY_TYPE, keys.number)
+		b.Number(unix.NFTA_SET_KEY_LEN, keys.length)
 		b.Number(unix.NFTA_SET_ID, id)
-		b.Bytes(unix.NFTA_SET_USERDATA, userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, byteOrder))
+		b.Bytes(unix.NFTA_SET_USERDATA, binary.NativeEndian.AppendUint32([]byte{keyByteOrder, 4}, byteOrder))
 	})
 }
 
@@ -94,19 +93,22 @@ func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	}
 }
 
-// Byte orders of a set's keys. The kernel ignores them, but nft needs them to print the keys.
+// keyByteOrder is the type of the user data with the byte order of a set's keys
+// (NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl). The kernel ignores it, but nft needs it to print the keys.
 const (
+	keyByteOrder  = 0
 	nativeKeys    = 1
 	bigEndianKeys = 2
 )
 
-var datatypes = map[capture.SetType]nftables.SetDatatype{
-	capture.InterfaceSet: nftables.TypeIFName,
-	capture.IPv4Set:      nftables.TypeIPAddr,
-	capture.IPv6Set:      nftables.TypeIP6Addr,
-	capture.PortSet:      nftables.TypeInetService,
-	capture.UIDSet:       nftables.TypeUID,
-	capture.GIDSet:       nftables.TypeGID,
+// keyTypes contains the number and the length in bytes of each type of keys.
+var keyTypes = map[capture.SetType]struct{ number, length uint32 }{
+	capture.InterfaceSet: {nfnetlink.KeyInterface, unix.IFNAMSIZ},
+	capture.IPv4Set:      {nfnetlink.KeyIPv4, 4},
+	capture.IPv6Set:      {nfnetlink.KeyIPv6, 16},
+	capture.PortSet:      {nfnetlink.KeyPort, 2},
+	capture.UIDSet:       {nfnetlink.KeyUID, 4},
+	capture.GIDSet:       {nfnetlink.KeyGID, 4},
 }
 
 // after returns the key after a range, or nil if the range ends with the largest key.
