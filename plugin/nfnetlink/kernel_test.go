@@ -29,9 +29,11 @@ func build(b *Batch) error {
 	b.CreateTable(ours, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	b.AddChain(ours, "base", &Hook{unix.NF_INET_LOCAL_OUT, -150, "filter"})
 	b.AddChain(ours, "other", nil)
-	return errors.Join(
-		addRule(b, "base", "why: first", &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictJump, Chain: "other"}),
-		addRule(b, "base", "a second", &expr.Verdict{Kind: expr.VerdictReturn}),
+	err := addRule(b, "base", "why: first", &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictJump, Chain: "other"})
+	b.AddRule(ours, "base", "a second", func() {
+		b.Expression("reject", func() { b.Number(unix.NFTA_REJECT_TYPE, unix.NFT_REJECT_TCP_RST) })
+	})
+	return errors.Join(err,
 		addRule(b, "other", "why: set", &expr.Immediate{Register: 1, Data: []byte{7, 0, 0, 0}}, &expr.Ct{Key: expr.CtKeyMARK, Register: 1, SourceRegister: true}),
 		addRule(b, "other", "why: mark", &expr.Ct{Key: expr.CtKeyMARK, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{9, 0, 0, 0}}, &expr.Verdict{Kind: expr.VerdictAccept}),
 	)
@@ -52,7 +54,7 @@ func addRule(b *Batch, chain, comment string, expressions ...expr.Any) (err erro
 const (
 	hook   = "\t\ttype filter hook output priority mangle; policy accept;\n"
 	first  = "\t\tcounter packets 0 bytes 0 jump other comment \"why: first\"\n"
-	second = "\t\treturn comment \"a second\"\n"
+	second = "\t\treject with tcp reset comment \"a second\"\n"
 	set    = "\t\tct mark set 0x00000007 comment \"why: set\"\n"
 	mark   = "\t\tct mark 0x00000009 accept comment \"why: mark\"\n"
 	built  = "table inet ours {\n\tchain base {\n" + hook + first + second + "\t}\n\n\tchain other {\n" + set + mark + "\t}\n}\n"

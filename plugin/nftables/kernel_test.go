@@ -116,6 +116,8 @@ func everything() capture.Ruleset {
 		{Table: capture.Filter, Hook: capture.Output, Name: "OUTPUT", Rules: udp},
 		{Table: capture.NAT, Hook: capture.Output, Name: "OUTPUT", Rules: one(capture.Action{Verdict: capture.Redirect, Port: 15001})},
 		{Table: capture.Mangle, Hook: capture.Output, Name: "OUTPUT"},
+		{Table: capture.Filter, Hook: capture.Input, Name: "INPUT"},
+		{Table: capture.Filter, Hook: capture.Forward, Name: "FORWARD"},
 		{Table: capture.Mangle, Hook: capture.Prerouting, Name: "PREROUTING", Rules: one(capture.Action{Verdict: capture.TProxy, Port: 15006, Mark: 7, ConnMark: 8})},
 		{Table: capture.Mangle, Hook: capture.Postrouting, Name: "POSTROUTING"},
 		{Table: capture.Raw, Hook: capture.Prerouting, Name: "PREROUTING", Rules: one(capture.Action{Verdict: capture.SetZone, Zone: 9})},
@@ -173,7 +175,7 @@ func TestDump(t *testing.T) {
 	if after, err := os.ReadDir("/proc/self/fd"); err != nil || len(after) > len(open) {
 		t.Errorf("%d descriptors are open, before it were %d; %v", len(after), len(open), err)
 	}
-	if names := len(want.Objects); names != 1+1+7+7 {
+	if names := len(want.Objects); names != 1+1+9+7 {
 		t.Errorf("%d objects: %v", names, want.Objects)
 	}
 	difference := func(change string) []string {
