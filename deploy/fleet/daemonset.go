@@ -137,11 +137,16 @@ func (r release) selects(node *corev1.Node) (name string) {
 	return name
 }
 
-// tolerated contains the keys of the taints for which the controller of DaemonSets adds tolerations to
-// each pod that uses its node's network.
-var tolerated = []string{
-	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
-	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
+// added contains the tolerations that the controller of DaemonSets adds to each pod that uses its node's
+// network.
+var added = []corev1.Toleration{
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodePIDPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 }
 
 // places reports whether the controller of DaemonSets would create a pod with this specification on a
@@ -149,8 +154,10 @@ var tolerated = []string{
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
 	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(tolerated, taint.Key) &&
-			!slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &taint, false) })
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+			!slices.ContainsFunc(slices.Concat(pod.Tolerations, added), func(t corev1.Toleration) bool {
+				return t.ToleratesTaint(klog.Background(), &taint, false)
+			})
 	})
 }
 

@@ -46,13 +46,17 @@ func TestDaemonSetFacts(t *testing.T) {
 	if got := r.selects(node); got != "a" {
 		t.Errorf("%q selects the node", got)
 	}
-	for _, key := range []string{
-		"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/memory-pressure",
-		"node.kubernetes.io/pid-pressure", "node.kubernetes.io/unschedulable", "node.kubernetes.io/network-unavailable", "other",
+	for key, tolerated := range map[string]corev1.TaintEffect{
+		"node.kubernetes.io/not-ready": corev1.TaintEffectNoExecute, "node.kubernetes.io/unreachable": corev1.TaintEffectNoExecute,
+		"node.kubernetes.io/disk-pressure": corev1.TaintEffectNoSchedule, "node.kubernetes.io/memory-pressure": corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/pid-pressure": corev1.TaintEffectNoSchedule, "node.kubernetes.io/unschedulable": corev1.TaintEffectNoSchedule,
+		"node.kubernetes.io/network-unavailable": corev1.TaintEffectNoSchedule, "other": "",
 	} {
-		node.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
-		if got := r.selects(node); (got == "a") != (key != "other") {
-			t.Errorf("with the taint %s, %q selects the node", key, got)
+		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule} {
+			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
+			if got := r.selects(node); (got == "a") != (effect == tolerated) {
+				t.Errorf("with the taint %s:%s, %q selects the node", key, effect, got)
+			}
 		}
 	}
 }
