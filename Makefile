@@ -260,14 +260,14 @@ test-byte-order: TOOLS += qemu-s390x
 test-byte-order: PACKAGES += qemu-user
 test-byte-order: deps
 	CI= GOARCH=s390x CGO_ENABLED=0 go test -count=1 -short -exec 'unshare --map-user=65534 qemu-s390x' \
-		$$(grep -rlE --include='*.go' '"(encoding/binary|unsafe)"|mdlayher/netlink"|google/nftables|nfnetlink\.(Attributes|Nested|Text)\b' config plugin install | xargs -n1 dirname | sort -u | sed 's,^,./,')
+		$$(grep -rlE --include='*.go' '"(encoding/binary|unsafe)"|nfnetlink\.(Attributes|Nested|Text)\b' config plugin install | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 kernels: TOOLS += qemu-system-aarch64 qemu-s390x
 kernels: PACKAGES += qemu-system-arm qemu-user
 kernels: deps $(if $(ONLY),,test-byte-order) ## Run the tests of rules and packets on Linux 5.10, 6.1 and 6.12, some on arm64, or ONLY=regexp alone, unless the same programs passed there before (root)
 	@go run -C e2e/kernels ./whole $(if $(ONLY),-only '$(ONLY)')
 
-mutants: deps parts ## Break the product in named ways, ONLY=regexp alone, and in each small way: a test must notice each (root)
+mutants: deps parts publishers ## Break the product in named ways, ONLY=regexp alone, and in each small way: a test must notice each (root)
 	$(if $(ONLY),,go run ./e2e/mutate)
 	go run ./e2e/mutants $(if $(ONLY),-only '$(ONLY)')
 

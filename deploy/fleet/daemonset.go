@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
@@ -137,9 +138,9 @@ func (r release) selects(node *corev1.Node) (name string) {
 	return name
 }
 
-// added contains the tolerations that the controller of DaemonSets adds to each pod that uses its node's
+// addedTolerations contains the tolerations that the controller of DaemonSets adds to each pod that uses its node's
 // network.
-var added = []corev1.Toleration{
+var addedTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 	{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
@@ -153,12 +154,9 @@ var added = []corev1.Toleration{
 // node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
-	return err == nil && fits && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
-			!slices.ContainsFunc(slices.Concat(pod.Tolerations, added), func(t corev1.Toleration) bool {
-				return t.ToleratesTaint(klog.Background(), &taint, false)
-			})
-	})
+	_, isRefused := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, slices.Concat(pod.Tolerations, addedTolerations),
+		func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }, false)
+	return err == nil && fits && !isRefused
 }
 
 // wants reports whether a pod's nodeSelector and affinity select a node.

@@ -50,7 +50,7 @@ func TestDaemonSetFacts(t *testing.T) {
 		"node.kubernetes.io/not-ready": corev1.TaintEffectNoExecute, "node.kubernetes.io/unreachable": corev1.TaintEffectNoExecute,
 		"node.kubernetes.io/disk-pressure": corev1.TaintEffectNoSchedule, "node.kubernetes.io/memory-pressure": corev1.TaintEffectNoSchedule,
 		"node.kubernetes.io/pid-pressure": corev1.TaintEffectNoSchedule, "node.kubernetes.io/unschedulable": corev1.TaintEffectNoSchedule,
-		"node.kubernetes.io/network-unavailable": corev1.TaintEffectNoSchedule, "other": "",
+		"node.kubernetes.io/network-unavailable": corev1.TaintEffectNoSchedule, "other": "", // tolerated with no effect
 	} {
 		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule} {
 			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench prints what the plugin costs, next to the least it could cost:
-// the floor, a program that does the same work and decides nothing. It asserts
+// Command bench prints what the plugin costs, next to the floor, a program that does
+// the same work with common libraries and decides nothing. It asserts
 // nothing; machines differ, ratios less so.
 package main
 

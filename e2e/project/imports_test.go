@@ -162,14 +162,16 @@ func TestDecidersLinkNoKubernetesTypes(t *testing.T) {
 }
 
 // TestPluginIsSmall expects that capture-cni links no client of the API server, none of
-// Kubernetes' types and no TLS: each pod start would pay for them.
+// Kubernetes' types, no TLS, and no library for nf_tables: each pod start would pay for them.
 func TestPluginIsSmall(t *testing.T) {
+	tooLarge := []string{"k8s.io/", "github.com/google/nftables", "github.com/mdlayher/"}
 	for _, p := range listPackages(t) {
 		if p.ImportPath != module+"/plugin/capture-cni" {
 			continue
 		}
 		for _, dependency := range p.Deps {
-			if strings.HasPrefix(dependency, "k8s.io/") || dependency == "crypto/tls" || dependency == "net/http" {
+			isTooLarge := slices.ContainsFunc(tooLarge, func(prefix string) bool { return strings.HasPrefix(dependency, prefix) })
+			if isTooLarge || dependency == "crypto/tls" || dependency == "net/http" {
 				t.Errorf("%s depends on %s", p.ImportPath, dependency)
 			}
 		}

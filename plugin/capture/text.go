@@ -148,7 +148,7 @@ func (m Match) words() []string {
 }
 
 // addressWords returns a match of an address field with ranges. For a range of all addresses of a
-// family, it returns a match of the family, as encodeRule of package nftables does.
+// family, it returns a match of the family, as encoder.addresses of package nftables does.
 func addressWords(field string, list List[netip.Prefix]) string {
 	protocol, family := "ip", IPv4
 	if addressType(list) == IPv6Set {

@@ -168,11 +168,11 @@ func keyText(keyType, key []byte) string {
 	}
 	length := len(key)
 	switch number := binary.BigEndian.Uint32(keyType); {
-	case number == nfnetlink.KeyInterface:
+	case number == nfnetlink.KeyTypeInterface:
 		return nfnetlink.Text(key)
-	case number == nfnetlink.KeyPort && length >= 2:
+	case number == nfnetlink.KeyTypePort && length >= 2:
 		return fmt.Sprint(binary.BigEndian.Uint16(key))
-	case (number == nfnetlink.KeyUID || number == nfnetlink.KeyGID) && length >= 4:
+	case (number == nfnetlink.KeyTypeUID || number == nfnetlink.KeyTypeGID) && length >= 4:
 		return fmt.Sprint(binary.NativeEndian.Uint32(key))
 	}
 	address, ok := netip.AddrFromSlice(key)

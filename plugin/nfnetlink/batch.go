@@ -18,9 +18,7 @@ import (
 )
 
 // Batch is a transaction of nf_tables. The kernel commits all of its messages or none, acknowledges
-// only the last message, as the Batch requests, and reports each message that fails. A connection of
-// google/nftables would wait for an acknowledgement of each message, which takes longer than the
-// transaction.
+// only the last message, as the Batch requests, and reports each message that fails.
 type Batch struct {
 	Content  []byte
 	sequence uint32 // of the last message
@@ -56,24 +54,26 @@ func (b *Batch) Message(kind, flags uint16, family byte, write func()) {
 	binary.NativeEndian.PutUint32(b.Content[b.last:], uint32(len(b.Content)-b.last))
 }
 
+// Bytes appends an attribute with data.
 func (b *Batch) Bytes(kind uint16, data []byte) {
 	b.attribute(kind, func() { b.Content = append(b.Content, data...) })
 }
 
+// Text appends an attribute with a text and a NUL.
 func (b *Batch) Text(kind uint16, text string) {
 	b.attribute(kind, func() { b.Content = append(append(b.Content, text...), 0) })
 }
 
+// Number appends an attribute with a number in network byte order.
 func (b *Batch) Number(kind uint16, number uint32) {
 	b.attribute(kind, func() { b.Content = binary.BigEndian.AppendUint32(b.Content, number) })
 }
 
-// Nested appends an attribute that contains the attributes that write appends. With the header, they must
-// be shorter than 64 KiB, because an attribute's length has 16 bits.
+// Nested appends an attribute that contains the attributes that write appends.
 func (b *Batch) Nested(kind uint16, write func()) { b.attribute(kind|unix.NLA_F_NESTED, write) }
 
-// attribute appends an attribute, whose content write appends, aligned to 4 bytes. See struct nlattr in
-// linux/netlink.h.
+// attribute appends an attribute, padded to 4 bytes. write appends its content. Header and content must be
+// shorter than 64 KiB, because an attribute's length has 16 bits. See struct nlattr in linux/netlink.h.
 func (b *Batch) attribute(kind uint16, write func()) {
 	const header, alignment = 4, 4
 	start := len(b.Content)

@@ -23,14 +23,14 @@ type Hook struct {
 	Type     string // "filter", "nat" or "route"
 }
 
-// Numbers of the types of a set's keys, from enum datatypes of nft. The kernel only stores them.
+// Types of a set's keys, as enum datatypes of nft numbers them. The kernel only stores these numbers.
 const (
-	KeyIPv4      = 7
-	KeyIPv6      = 8
-	KeyPort      = 13
-	KeyUID       = 24
-	KeyGID       = 25
-	KeyInterface = 41
+	KeyTypeIPv4      = 7
+	KeyTypeIPv6      = 8
+	KeyTypePort      = 13
+	KeyTypeUID       = 24
+	KeyTypeGID       = 25
+	KeyTypeInterface = 41
 )
 
 func (b *Batch) CreateTable(t Table, flags uint16) {
@@ -74,10 +74,7 @@ func (b *Batch) AddRule(t Table, chain, comment string, write func()) {
 		b.Text(unix.NFTA_RULE_TABLE, t.Name)
 		b.Text(unix.NFTA_RULE_CHAIN, chain)
 		b.Nested(unix.NFTA_RULE_EXPRESSIONS, write)
-		b.attribute(unix.NFTA_RULE_USERDATA, func() {
-			b.Content = append(b.Content, userComment, byte(len(comment)+1))
-			b.Content = append(append(b.Content, comment...), 0)
-		})
+		b.Bytes(unix.NFTA_RULE_USERDATA, append([]byte{userComment, byte(len(comment) + 1)}, comment+"\x00"...))
 	})
 }
 

@@ -30,12 +30,8 @@ func (e encoder) rule(table capture.Table, rule capture.Rule) {
 	e.number(m.ToLo, meta(unix.NFT_META_OIF), unix.NFT_CMP_EQ, loopbackIndex)
 	e.addresses(m.Src, sourceAddress)
 	e.addresses(m.Dst, destinationAddress)
-	if m.HopLimit != 0 {
-		e.byte(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 7, 1), m.HopLimit)
-	}
-	if m.Protocol != "" {
-		e.byte(meta(unix.NFT_META_L4PROTO), protocolNumber[m.Protocol])
-	}
+	e.byte(m.HopLimit != 0, payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 7, 1), m.HopLimit)
+	e.byte(m.Protocol != "", meta(unix.NFT_META_L4PROTO), protocolNumber[m.Protocol])
 	e.icmpTypes(m.ICMPTypes)
 	e.ports(m.DstPort)
 	matchList(e, m.UID, meta(unix.NFT_META_SKUID))
@@ -45,8 +41,8 @@ func (e encoder) rule(table capture.Table, rule capture.Rule) {
 	e.number(m.ExceptMark != 0, meta(unix.NFT_META_MARK), unix.NFT_CMP_NEQ, m.ExceptMark)
 	e.number(m.ConnMark != 0, conntrack(unix.NFT_CT_MARK), unix.NFT_CMP_EQ, m.ConnMark)
 	e.number(m.ExceptConnMark != 0, conntrack(unix.NFT_CT_MARK), unix.NFT_CMP_NEQ, m.ExceptConnMark)
-	e.direction(m.Original, directionOriginal)
-	e.direction(m.Answer, directionReply)
+	e.byte(m.Original, conntrack(unix.NFT_CT_DIRECTION), directionOriginal)
+	e.byte(m.Answer, conntrack(unix.NFT_CT_DIRECTION), directionReply)
 	e.number(m.ForeignSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
 	e.number(m.OwnSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_EQ, unix.RTN_LOCAL)
 	e.number(m.ForeignDst, addressType(unix.NFTA_FIB_F_DADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
@@ -64,7 +60,7 @@ func (e encoder) rule(table capture.Table, rule capture.Rule) {
 	e.action(table, rule.Do)
 }
 
-// number matches, if isSet, a field whose comparison with a value is true.
+// number matches, if isSet, packets for which the comparison of a field with a value is true.
 func (e encoder) number(isSet bool, f field, operator, value uint32) {
 	if isSet {
 		e.load(f)
@@ -72,10 +68,12 @@ func (e encoder) number(isSet bool, f field, operator, value uint32) {
 	}
 }
 
-// byte matches a field of one byte that has a value.
-func (e encoder) byte(f field, value byte) {
-	e.load(f)
-	e.compare(unix.NFT_CMP_EQ, []byte{value})
+// byte matches, if isSet, packets whose field of one byte has a value.
+func (e encoder) byte(isSet bool, f field, value byte) {
+	if isSet {
+		e.load(f)
+		e.compare(unix.NFT_CMP_EQ, []byte{value})
+	}
 }
 
 var protocolNumber = map[capture.Protocol]byte{
@@ -83,13 +81,10 @@ var protocolNumber = map[capture.Protocol]byte{
 }
 
 func (e encoder) family(family capture.Family) {
-	if family != "" {
-		e.byte(meta(unix.NFT_META_NFPROTO), nfnetlink.FamilyNumber[family])
-	}
+	e.byte(family != "", meta(unix.NFT_META_NFPROTO), nfnetlink.FamilyNumber[family])
 }
 
-// matchList matches a field that has the list's single value, or one of the values in the list's set.
-// An empty list matches each packet.
+// matchList matches packets whose field has one of the list's values. An empty list matches each packet.
 func matchList[T any](e encoder, list capture.List[T], f field) {
 	if len(list.Values) == 0 {
 		return
@@ -131,7 +126,7 @@ func (e encoder) addresses(list capture.List[netip.Prefix], at addressOffset) {
 	}
 }
 
-// ports matches the destination port with a single port or range, or with the set.
+// ports matches the destination port: a single port, a range, or a set of both.
 func (e encoder) ports(list capture.List[capture.PortRange]) {
 	if len(list.Values) != 1 || list.Values[0].First == list.Values[0].Last {
 		matchList(e, list, destinationPort())
@@ -141,14 +136,14 @@ func (e encoder) ports(list capture.List[capture.PortRange]) {
 	e.between(key(list.Values[0].First), key(list.Values[0].Last))
 }
 
-// between compares the loaded value with the first and the last one of a range.
+// between matches a loaded value from first to last.
 func (e encoder) between(first, last []byte) {
 	e.compare(unix.NFT_CMP_GTE, first)
 	e.compare(unix.NFT_CMP_LTE, last)
 }
 
-// uidRange matches the socket's uid with a range. The kernel compares bytes, so the uid is first
-// converted to network byte order.
+// uidRange matches a range of uids of the socket's owner. The kernel compares bytes, so an expression first
+// converts the uid to network byte order.
 func (e encoder) uidRange(r capture.IDRange) {
 	if r != (capture.IDRange{}) {
 		e.load(meta(unix.NFT_META_SKUID))
@@ -160,21 +155,20 @@ func (e encoder) uidRange(r capture.IDRange) {
 
 func (e encoder) icmpTypes(types capture.TypeRange) {
 	kind := payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1)
-	switch {
-	case types.Last == 0:
-	case types.First == types.Last:
-		e.byte(kind, types.First)
-	default:
-		e.load(kind)
-		e.between([]byte{types.First}, []byte{types.Last})
+	if types.First == types.Last {
+		e.byte(types.Last != 0, kind, types.First)
+		return
 	}
+	e.load(kind)
+	e.between([]byte{types.First}, []byte{types.Last})
 }
 
 // loopbackIndex is the index of the loopback interface in each namespace, whatever its name
 // (LOOPBACK_IFINDEX in the kernel's net/flow.h).
 const loopbackIndex uint32 = 1
 
-// stateInvalid is the state of a packet that conntrack tracks but finds invalid (NF_CT_STATE_INVALID_BIT).
+// stateInvalid is the state of a packet that conntrack assigns to no connection, unless a rule exempts the
+// packet from conntrack (NF_CT_STATE_INVALID_BIT).
 const stateInvalid uint32 = 1 << 0
 
 // Bits of a conntrack entry's status, from enum ip_conntrack_status.
@@ -191,13 +185,8 @@ const (
 	directionReply    = 1
 )
 
-func (e encoder) direction(isSet bool, direction byte) {
-	if isSet {
-		e.byte(conntrack(unix.NFT_CT_DIRECTION), direction)
-	}
-}
-
-// bit matches, if isSet, one bit of a conntrack field, whose comparison with 0 is true.
+// bit matches, if isSet, packets for which the comparison of one bit of a conntrack field with 0 is true:
+// NFT_CMP_NEQ finds a set bit.
 func (e encoder) bit(isSet bool, of, bit, operator uint32) {
 	if isSet {
 		e.load(conntrack(of))
@@ -214,11 +203,11 @@ const (
 	ack byte = 0x10
 )
 
-// flags matches, if isSet, the TCP flags in some: those in set must be set, and the others must not.
-func (e encoder) flags(isSet bool, some, set byte) {
+// flags matches, if isSet, packets that have, of the TCP flags in among, exactly those in set.
+func (e encoder) flags(isSet bool, among, set byte) {
 	if isSet {
 		e.load(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1))
-		e.mask([]byte{some})
+		e.mask([]byte{among})
 		e.compare(unix.NFT_CMP_EQ, []byte{set})
 	}
 }
@@ -250,28 +239,28 @@ func (e encoder) action(table capture.Table, do capture.Action) {
 		e.translate(do.To)
 	case capture.TProxy:
 		e.use(key(do.Port), "tproxy", number(tproxyFamily, unix.NFPROTO_UNSPEC), number(tproxyPort, register))
-		e.mark(do.Mark)
-		e.connMark(do.ConnMark)
+		e.setMark(do.Mark)
+		e.setConnMark(do.ConnMark)
 		e.verdict(accept, "")
 	case capture.SetMark:
-		e.mark(do.Mark)
+		e.setMark(do.Mark)
 	case capture.SetConnMark:
-		e.connMark(do.Mark)
+		e.setConnMark(do.Mark)
 	case capture.SetZone:
-		e.zone(do.Zone)
+		e.setZone(do.Zone)
 	}
 }
 
-func (e encoder) mark(mark uint32) {
+func (e encoder) setMark(mark uint32) {
 	e.use(key(mark), "meta", number(unix.NFTA_META_KEY, unix.NFT_META_MARK), number(unix.NFTA_META_SREG, register))
 }
 
-func (e encoder) connMark(mark uint32) {
+func (e encoder) setConnMark(mark uint32) {
 	e.use(key(mark), "ct", number(unix.NFTA_CT_KEY, unix.NFT_CT_MARK), number(unix.NFTA_CT_SREG, register))
 }
 
-// zone sets the zone of the original direction.
-func (e encoder) zone(zone uint16) {
+// setZone sets the zone of the original direction.
+func (e encoder) setZone(zone uint16) {
 	e.immediate(register, binary.NativeEndian.AppendUint16(nil, zone))
 	e.batch.Expression("ct", func() {
 		e.batch.Number(unix.NFTA_CT_KEY, unix.NFT_CT_ZONE)
@@ -280,15 +269,15 @@ func (e encoder) zone(zone uint16) {
 	})
 }
 
-// translate translates the destination to an address and, unless the port is 0, to a port. The port is
-// in the second register.
+// translate changes the destination to an address and, unless the port is 0, to a port.
 func (e encoder) translate(to netip.AddrPort) {
-	var port attribute
-	if to.Port() != 0 {
-		port = number(unix.NFTA_NAT_REG_PROTO_MIN, register+1)
-		e.immediate(register+1, key(to.Port()))
-	}
 	family := uint32(nfnetlink.FamilyNumber[capture.FamilyOf(to.Addr())])
-	e.use(to.Addr().AsSlice(), "nat", number(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT), number(unix.NFTA_NAT_FAMILY, family),
-		number(unix.NFTA_NAT_REG_ADDR_MIN, register), port)
+	attributes := []attribute{
+		number(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT), number(unix.NFTA_NAT_FAMILY, family), number(unix.NFTA_NAT_REG_ADDR_MIN, register),
+	}
+	if to.Port() != 0 {
+		e.immediate(register+1, key(to.Port()))
+		attributes = append(attributes, number(unix.NFTA_NAT_REG_PROTO_MIN, register+1))
+	}
+	e.use(to.Addr().AsSlice(), "nat", attributes...)
 }

@@ -66,27 +66,30 @@ func native[T uint16 | uint32](number T) []byte {
 	return slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&number)), unsafe.Sizeof(number)))
 }
 
-// TestExpressions expects the expressions that google/nftables encodes: ports, addresses and the bounds of a
-// range of uids in network byte order, and other numbers in the host's.
+// TestExpressions compares expressions with those of google/nftables, because on s390x no test asks the kernel.
 func TestExpressions(t *testing.T) {
 	t.Parallel()
 	const mark, zone = 0x03040506, 0x0506
 	address := netip.MustParseAddr("2001:db8::1")
 	for name, tt := range map[string]struct {
-		rule capture.Rule
-		want []expr.Any
+		rule     capture.Rule
+		want     []expr.Any
+		isPrefix bool // the rule has more expressions
 	}{
 		"redirect": {
 			capture.Rule{Do: capture.Action{Verdict: capture.Redirect, Port: 0x0102}},
 			[]expr.Any{&expr.Immediate{Register: 1, Data: []byte{1, 2}}, &expr.Redir{RegisterProtoMin: 1}},
+			false,
 		},
 		"mark": {
 			capture.Rule{Do: capture.Action{Verdict: capture.SetMark, Mark: mark}},
 			[]expr.Any{&expr.Immediate{Register: 1, Data: native[uint32](mark)}, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true}},
+			false,
 		},
 		"zone": { // google/nftables does not encode the direction of a zone
 			capture.Rule{Do: capture.Action{Verdict: capture.SetZone, Zone: zone}},
 			[]expr.Any{&expr.Immediate{Register: 1, Data: native[uint16](zone)}},
+			true,
 		},
 		"translation to an address and port": {
 			capture.Rule{Do: capture.Action{Verdict: capture.Translate, To: netip.MustParseAddrPort("127.0.0.1:15053")}},
@@ -94,10 +97,12 @@ func TestExpressions(t *testing.T) {
 				&expr.Immediate{Register: 2, Data: []byte{0x3a, 0xcd}}, &expr.Immediate{Register: 1, Data: []byte{127, 0, 0, 1}},
 				&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
 			},
+			false,
 		},
 		"translation to an address": {
 			capture.Rule{Do: capture.Action{Verdict: capture.Translate, To: netip.AddrPortFrom(address, 0)}},
 			[]expr.Any{&expr.Immediate{Register: 1, Data: address.AsSlice()}, &expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV6, RegAddrMin: 1}},
+			false,
 		},
 		"range of uids": {
 			capture.Rule{Match: capture.Match{UIDRange: capture.IDRange{First: 0x01020304, Last: 0x05060708}}, Do: capture.Action{Verdict: capture.Drop}},
@@ -107,17 +112,18 @@ func TestExpressions(t *testing.T) {
 				&expr.Cmp{Op: expr.CmpOpGte, Register: 1, Data: []byte{1, 2, 3, 4}}, &expr.Cmp{Op: expr.CmpOpLte, Register: 1, Data: []byte{5, 6, 7, 8}},
 				&expr.Verdict{Kind: expr.VerdictDrop},
 			},
+			false,
 		},
 	} {
 		got, want := nfnetlink.NewBatch(), nfnetlink.NewBatch()
-		tt.rule.PerPacket = true // has no counter
+		tt.rule.PerPacket = true // without a counter
 		encoder{batch: got}.rule(capture.NAT, tt.rule)
 		for _, e := range tt.want {
 			encoded, err := expr.Marshal(unix.NFPROTO_INET, e)
 			lab.Check(t, err)
 			want.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, encoded)
 		}
-		if !bytes.HasPrefix(got.Content, want.Content) || name != "zone" && len(got.Content) != len(want.Content) {
+		if !bytes.HasPrefix(got.Content, want.Content) || !tt.isPrefix && len(got.Content) != len(want.Content) {
 			t.Errorf("%s:\ngot  % x\nwant % x", name, got.Content, want.Content)
 		}
 	}

@@ -12,92 +12,90 @@ import (
 	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
-// register is the only register that most rules need, because each match loads one value and compares
-// it. A translation also uses the next register, for the port.
-const register = 1
+// register is the register of most rules, because each match loads one value and compares it. A
+// translation also uses the next register, for the port.
+const register = unix.NFT_REG_1
 
-// field is a value that an expression can load: a part of a packet, or what the kernel knows about it.
+// field is a part of a packet, or a property of the packet, with the expression that loads it into the
+// register.
 type field struct {
 	expression string
-	attributes [4]attribute
+	attributes []attribute
 }
 
-// attribute is an attribute of an expression: a number or, if value is not nil, a value of a register. The
-// kind 0 is none.
+// attribute is an attribute of an expression. It contains a number or, if data is not nil, the content of a
+// register.
 type attribute struct {
 	kind   uint16
 	number uint32
-	value  []byte
+	data   []byte
 }
 
 func number(kind uint16, number uint32) attribute { return attribute{kind: kind, number: number} }
 
-func value(kind uint16, value []byte) attribute { return attribute{kind: kind, value: value} }
+func data(kind uint16, content []byte) attribute { return attribute{kind: kind, data: content} }
 
-func meta(key uint32) field {
-	return field{"meta", [4]attribute{number(unix.NFTA_META_KEY, key), number(unix.NFTA_META_DREG, register)}}
+func meta(property uint32) field {
+	return field{"meta", []attribute{number(unix.NFTA_META_KEY, property), number(unix.NFTA_META_DREG, register)}}
 }
 
-func conntrack(key uint32) field {
-	return field{"ct", [4]attribute{number(unix.NFTA_CT_KEY, key), number(unix.NFTA_CT_DREG, register)}}
+func conntrack(property uint32) field {
+	return field{"ct", []attribute{number(unix.NFTA_CT_KEY, property), number(unix.NFTA_CT_DREG, register)}}
 }
 
-// payload is a field of a header.
+// payload returns a field of a header.
 func payload(base, offset, length uint32) field {
-	return field{"payload", [4]attribute{
+	return field{"payload", []attribute{
 		number(unix.NFTA_PAYLOAD_DREG, register), number(unix.NFTA_PAYLOAD_BASE, base),
 		number(unix.NFTA_PAYLOAD_OFFSET, offset), number(unix.NFTA_PAYLOAD_LEN, length),
 	}}
 }
 
-// addressType is the type of the source or destination address (RTN_LOCAL and others), by a flag of
-// NFTA_FIB_FLAGS.
+// addressType returns the type (RTN_LOCAL and others) of the address that a flag of NFTA_FIB_FLAGS selects.
 func addressType(flag uint32) field {
-	return field{"fib", [4]attribute{
+	return field{"fib", []attribute{
 		number(unix.NFTA_FIB_DREG, register), number(unix.NFTA_FIB_FLAGS, flag), number(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE),
 	}}
 }
 
-// destinationPort is the destination port, which has the same offset in TCP and UDP.
+// destinationPort returns the destination port, which has the same offset in TCP and UDP.
 func destinationPort() field { return payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2) }
 
 // add appends an expression.
 func (e encoder) add(expression string, attributes ...attribute) {
 	e.batch.Expression(expression, func() {
 		for _, a := range attributes {
-			switch {
-			case a.kind == 0:
-			case a.value != nil:
-				e.batch.Nested(a.kind, func() { e.batch.Bytes(unix.NFTA_DATA_VALUE, a.value) })
-			default:
+			if a.data == nil {
 				e.batch.Number(a.kind, a.number)
+			} else {
+				e.batch.Nested(a.kind, func() { e.batch.Bytes(unix.NFTA_DATA_VALUE, a.data) })
 			}
 		}
 	})
 }
 
-func (e encoder) load(f field) { e.add(f.expression, f.attributes[:]...) }
+func (e encoder) load(f field) { e.add(f.expression, f.attributes...) }
 
-// immediate loads a value into a register.
-func (e encoder) immediate(register uint32, data []byte) {
-	e.add("immediate", number(unix.NFTA_IMMEDIATE_DREG, register), value(unix.NFTA_IMMEDIATE_DATA, data))
+// immediate loads content into a register.
+func (e encoder) immediate(into uint32, content []byte) {
+	e.add("immediate", number(unix.NFTA_IMMEDIATE_DREG, into), data(unix.NFTA_IMMEDIATE_DATA, content))
 }
 
-// use appends an expression that uses a value of the register.
-func (e encoder) use(data []byte, expression string, attributes ...attribute) {
-	e.immediate(register, data)
+// use loads content into the register, and appends an expression that reads the register.
+func (e encoder) use(content []byte, expression string, attributes ...attribute) {
+	e.immediate(register, content)
 	e.add(expression, attributes...)
 }
 
-func (e encoder) compare(operator uint32, with []byte) {
-	e.add("cmp", number(unix.NFTA_CMP_SREG, register), number(unix.NFTA_CMP_OP, operator), value(unix.NFTA_CMP_DATA, with))
+func (e encoder) compare(operator uint32, content []byte) {
+	e.add("cmp", number(unix.NFTA_CMP_SREG, register), number(unix.NFTA_CMP_OP, operator), data(unix.NFTA_CMP_DATA, content))
 }
 
 // mask keeps the bits of the loaded value that are set in bits.
 func (e encoder) mask(bits []byte) {
 	e.add("bitwise", number(unix.NFTA_BITWISE_SREG, register), number(unix.NFTA_BITWISE_DREG, register),
 		number(unix.NFTA_BITWISE_LEN, uint32(len(bits))),
-		value(unix.NFTA_BITWISE_MASK, bits), value(unix.NFTA_BITWISE_XOR, make([]byte, len(bits))))
+		data(unix.NFTA_BITWISE_MASK, bits), data(unix.NFTA_BITWISE_XOR, make([]byte, len(bits))))
 }
 
 func (e encoder) lookup(set string) {
@@ -108,7 +106,7 @@ func (e encoder) lookup(set string) {
 	})
 }
 
-// verdict appends a verdict. chain is the target of a jump, or "".
+// verdict appends a verdict. chain is the target of a jump or goto, or "".
 func (e encoder) verdict(code int32, chain string) {
 	e.batch.Expression("immediate", func() {
 		e.batch.Number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)

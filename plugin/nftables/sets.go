@@ -93,22 +93,22 @@ func Elements(t capture.SetType, values []any) iter.Seq2[[]byte, bool] {
 	}
 }
 
-// keyByteOrder is the type of the user data with the byte order of a set's keys
-// (NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl). The kernel ignores it, but nft needs it to print the keys.
+// User data with the byte order of a set's keys (NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl). The kernel
+// ignores it, but nft needs it to print the keys.
 const (
 	keyByteOrder  = 0
 	nativeKeys    = 1
 	bigEndianKeys = 2
 )
 
-// keyTypes contains the number and the length in bytes of each type of keys.
+// keyTypes contains the number of each type of keys, and the length of its keys in bytes.
 var keyTypes = map[capture.SetType]struct{ number, length uint32 }{
-	capture.InterfaceSet: {nfnetlink.KeyInterface, unix.IFNAMSIZ},
-	capture.IPv4Set:      {nfnetlink.KeyIPv4, 4},
-	capture.IPv6Set:      {nfnetlink.KeyIPv6, 16},
-	capture.PortSet:      {nfnetlink.KeyPort, 2},
-	capture.UIDSet:       {nfnetlink.KeyUID, 4},
-	capture.GIDSet:       {nfnetlink.KeyGID, 4},
+	capture.InterfaceSet: {nfnetlink.KeyTypeInterface, unix.IFNAMSIZ},
+	capture.IPv4Set:      {nfnetlink.KeyTypeIPv4, 4},
+	capture.IPv6Set:      {nfnetlink.KeyTypeIPv6, 16},
+	capture.PortSet:      {nfnetlink.KeyTypePort, 2},
+	capture.UIDSet:       {nfnetlink.KeyTypeUID, 4},
+	capture.GIDSet:       {nfnetlink.KeyTypeGID, 4},
 }
 
 // after returns the key after a range, or nil if the range ends with the largest key.

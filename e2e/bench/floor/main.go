@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command floor is the least that an ADD of a meshed pod could cost: it reads
+// Command floor does the least work of an ADD of a meshed pod, with common libraries: it reads
 // the pod once over TLS, enters the namespace, sends one netlink transaction
 // the size of the default ruleset, and decides nothing. Without a URL it reads no pod.
 package main
