@@ -154,7 +154,8 @@ var addedTolerations = []corev1.Toleration{
 // node.
 func places(pod corev1.PodSpec, node *corev1.Node) bool {
 	fits, err := wants(pod, node)
-	_, isRefused := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, slices.Concat(pod.Tolerations, addedTolerations),
+	_, isRefused := scheduling.FindMatchingUntoleratedTaint(
+		klog.Background(), node.Spec.Taints, slices.Concat(pod.Tolerations, addedTolerations),
 		func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }, false)
 	return err == nil && fits && !isRefused
 }
