@@ -75,7 +75,7 @@ func newBench(ctx context.Context) (b *bench, err error) {
 	fenced := pod("fenced", map[string]string{"sidecar.istio.io/status": "{}", "capture-cni.io/fence": "true"})
 	for i := range fenced.Spec.Containers {
 		fenced.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
-			RunAsUser: new(int64(1000 + 337*i)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			RunAsUser: new(int64(1000 + 337*i)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
 	}
 	everything := pod("everything", map[string]string{"sidecar.istio.io/status": "{}", "sidecar.istio.io/interceptionMode": "TPROXY"})

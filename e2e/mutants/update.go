@@ -36,8 +36,8 @@ var updateMutants = []mutant{
 	{
 		name: "update-forgets-connections",
 		file: "install/kernel/update.go",
-		from: "return replaceRules(ctx, rules)",
-		to:   "if err := replaceRules(ctx, rules); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn FlushEntries(ctx)",
+		from: "err == nil && rules.HasFence() && !fenced",
+		to:   "err == nil",
 		by:   by(root, "e2e/guard", "TestThousandConnections"),
 	},
 	{

@@ -31,7 +31,8 @@ func fencedSidecar() *corev1.Pod {
 		"capture-cni.io/proxy": "egress", "capture-cni.io/outbound-port": "3129",
 		"capture-cni.io/fence": "true", "capture-cni.io/fence-allow": "out:udp:53@10.96.0.10/32",
 	})
-	pod.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	app := pod.Spec.Containers[0].SecurityContext
+	app.AllowPrivilegeEscalation, app.Capabilities = new(false), &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	return pod
 }
 

@@ -160,6 +160,9 @@ func (s setting) pod() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = "shop", "web"
 	sidecar := corev1.Container{Name: "sidecar", SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1337))}}
+	if s.transparent {
+		*sidecar.SecurityContext = corev1.SecurityContext{RunAsUser: new(int64(0)), RunAsGroup: new(int64(1337))}
+	}
 	inbound, excluded := fmt.Sprintf("%d,%d-%d", tunnelPort, excludedPort, probePort), fmt.Sprint(excludedPort)
 	switch s.mesh {
 	case config.Linkerd:
@@ -216,7 +219,10 @@ func (s setting) pod() *corev1.Pod {
 	if s.fenced {
 		pod.Annotations["capture-cni.io/fence"], pod.Annotations["capture-cni.io/fence-allow"] = "true", openings
 	}
-	unprivileged := &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	unprivileged := &corev1.SecurityContext{
+		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(1000)), AllowPrivilegeEscalation: new(false),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
 	pod.Spec.Containers = []corev1.Container{{Name: "web", SecurityContext: unprivileged}, sidecar}
 	return pod
 }

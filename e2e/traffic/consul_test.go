@@ -157,7 +157,7 @@ func (a consulAsked) pod() *corev1.Pod {
 		"consul.hashicorp.com/redirect-traffic-config": a.config(), "consul.hashicorp.com/dual-stack": strconv.FormatBool(a.DualStack),
 	}
 	pod.Spec.InitContainers = []corev1.Container{{Name: "consul-connect-inject-init", SecurityContext: &corev1.SecurityContext{
-		RunAsUser: new(int64(5996)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		RunAsUser: new(int64(5996)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web"}, {Name: "consul-dataplane"}}
 	return pod

@@ -24,7 +24,11 @@ import (
 
 // fencedPod is an Istio pod whose application has no capability.
 func fencedPod(annotations, env map[string]string) *corev1.Pod {
-	return fence(injected(spelled(annotations), env))
+	pod := fence(injected(spelled(annotations), env))
+	if pod.Annotations["sidecar.istio.io/interceptionMode"] != "TPROXY" { // which Istio's proxy needs to be root for
+		pod.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(proxy.UID))}
+	}
+	return pod
 }
 
 func fence(pod *corev1.Pod) *corev1.Pod {
@@ -32,7 +36,7 @@ func fence(pod *corev1.Pod) *corev1.Pod {
 		pod.Annotations["capture-cni.io/fence"] = "true"
 	}
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
-		RunAsUser: new(int64(app.UID)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		RunAsUser: new(int64(app.UID)), RunAsGroup: new(int64(app.GID)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	return pod
 }
@@ -42,7 +46,7 @@ func onlyIPv6(d dst) dst { return dst{"", d[ipv6]} }
 // behindFence is what every fenced pod with a dual-stack proxy meets.
 var behindFence = []probe{
 	out(app, external, 80, outbound), out(app, external, 53, outbound), out(app, external, 15020, direct), in(podIP, 8080, inbound),
-	in(podIP, 15020, direct), in(podIP, 15008, direct), out(proxy, external, 80, direct), out(proxy, podIP, 15008, direct),
+	in(podIP, 15006, inbound), in(podIP, 15020, direct), in(podIP, 15008, direct), out(proxy, external, 80, direct), out(proxy, podIP, 15008, direct),
 	udp(out(proxy, external, 53, direct)), udp(out(app, external, 53, refused)), udp(out(app, external, 15020, refused)), udp(out(app, secondPeer, 80, refused)),
 	udp(in(podIP, 8080, dropped)), udp(in(podIP, 15020, dropped)), udp(in(secondIP, 15008, dropped)),
 	out(app, localhost, 8080, direct), out(app, podIP, 8080, direct), udp(out(app, localhost, 53, direct)), udp(out(app, podIP, 8080, direct)),
@@ -50,8 +54,20 @@ var behindFence = []probe{
 }
 
 var fenceScenarios = []scenario{
-	{name: "redirect", probes: append(slices.Clone(behindFence), out(proxy, podIP, 8080, inbound))},
-	{name: "tproxy", annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"}, probes: behindFence},
+	{
+		name: "redirect", probes: append(slices.Clone(behindFence), out(proxy, podIP, 8080, inbound), out(proxyUID, external, 80, direct),
+			out(proxyGID, external, 80, refused), udp(out(proxyGID, external, 80, refused))),
+	},
+	{
+		name: "tproxy", annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"},
+		probes: append(slices.Clone(behindFence), out(proxyGID, external, 80, direct), udp(out(proxyGID, external, 80, direct))),
+	},
+	{
+		name: "a rerouted interface", annotations: map[string]string{
+			"istio.io/reroute-virtual-interfaces": "eth0", "includeOutboundIPRanges": "", "capture-cni.io/fence-allow": "in:tcp:8081@0.0.0.0/0,in:tcp:8081@::/0",
+		},
+		probes: []probe{in(podIP, 8080, dropped), in(podIP, 8081, direct), in(podIP, 15020, direct), in(podIP, 15006, inbound)},
+	},
 	{
 		name: "excluded and included", annotations: map[string]string{
 			"excludeOutboundPorts": "8080", "excludeInboundPorts": "8081", "includeOutboundIPRanges": included[ipv4] + "/32," + included[ipv6] + "/128",
@@ -192,7 +208,7 @@ var fenceExamples = []struct {
 func TestFenceExamples(t *testing.T) {
 	t.Parallel()
 	pods := examplesOf(t, "fence.md", len(fenceExamples))
-	istio, sidecar := pods[2], injected(nil, nil)
+	istio, sidecar := pods[2], fencedPod(nil, nil)
 	maps.Copy(istio.Annotations, sidecar.Annotations)
 	istio.Spec.Containers = append(istio.Spec.Containers, sidecar.Spec.Containers[1])
 	forEachBackend(t, func(t *testing.T, backend config.Backend) {

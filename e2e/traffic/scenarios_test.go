@@ -259,5 +259,5 @@ func ports(probes []probe) []int {
 		list = append(list, p.port)
 	}
 	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.Compact(slices.DeleteFunc(list, func(port int) bool { return port == 15006 })) // where the proxy listens
 }

@@ -6,13 +6,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/nfnetlink"
 	"github.com/capture-cni/capture-cni/plugin/podnet"
 )
 
 // Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
-// not change conntrack, so nat's decisions about open connections stay. If no process with the proxy's
+// not change conntrack, so nat's decisions about open connections stay. But if the pod gets a fence, or had
+// one by iptables-legacy, Update resets all connections, because no fence has judged their beginnings. If no process with the proxy's
 // or root's uid listens at one of the ports to which the rules lead TCP, or none does by IPv6 although
 // the rules capture IPv6, Update changes nothing and returns an error, because an operator may have
 // changed ports or uid for pods that start later. It does not examine ports that get only UDP, as Kuma's
@@ -35,8 +38,26 @@ func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 				}
 			}
 		}
-		return replaceRules(ctx, rules)
+		fenced, err := isFenced(ctx)
+		if err == nil {
+			err = replaceRules(ctx, rules)
+		}
+		if err == nil && rules.HasFence() && !fenced {
+			err = FlushEntries(ctx)
+		}
+		return err
 	})
+}
+
+// isFenced reports whether nf_tables contains rules of a fence.
+func isFenced(ctx context.Context) (bool, error) {
+	r, err := nfnetlink.NewReader(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	chains, err := nfnetlink.ListChains(r)
+	return slices.ContainsFunc(chains, func(c nfnetlink.ChainName) bool { return strings.HasSuffix(c.Name, capture.ChainFence) }), err
 }
 
 // hasUID reports whether a socket may belong to a uid. It accepts sockets of the node's root, because a

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -28,15 +29,7 @@ func TestUpdateNeedsListeners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := lab.StartHost(t)
-			for _, address := range []string{":15001", ":15006"} {
-				server, err := host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", address, "proxy")
-				lab.Check(t, err)
-				t.Cleanup(func() { _ = server.Close() })
-			}
-			netns, err := podnet.Open(t.Context(), host.Path())
-			lab.Check(t, err)
-			defer netns.Close()
+			host, netns := hostWithProxy(t)
 			var in capture.Intent
 			rules := sample.Rules(func(i *capture.Intent) { i.DNSPort = 15053 }, tt.change, func(i *capture.Intent) { in = *i })
 			switch err := Update(t.Context(), netns, in); {
@@ -48,6 +41,43 @@ func TestUpdateNeedsListeners(t *testing.T) {
 			if updated := sample.Inspect(t, host).Stamp == rules.Stamp(); updated != (tt.fault == "") {
 				t.Errorf("its rules are the new ones: %v", updated)
 			}
+		})
+	}
+}
+
+// hostWithProxy returns a namespace in which the proxy listens at its ports for connections.
+func hostWithProxy(t *testing.T) (*lab.Host, *podnet.Namespace) {
+	t.Helper()
+	host := lab.StartHost(t)
+	for _, address := range []string{":15001", ":15006"} {
+		server, err := host.ServeProxy(lab.Owner{UID: 1337, GID: 1337}, "tcp", address, "proxy")
+		lab.Check(t, err)
+		t.Cleanup(func() { _ = server.Close() })
+	}
+	netns, err := podnet.Open(t.Context(), host.Path())
+	lab.Check(t, err)
+	t.Cleanup(func() { netns.Close() })
+	return host, netns
+}
+
+// TestUpdateToFence resets the connections of a pod that gets a fence, and not those of a pod that had one.
+func TestUpdateToFence(t *testing.T) {
+	t.Parallel()
+	host, netns := hostWithProxy(t)
+	var in capture.Intent
+	sample.Apply(t, host, sample.Rules(func(i *capture.Intent) { in = *i }))
+	in.Fence = &capture.Fence{}
+	for _, kept := range []bool{false, true} {
+		open := Connection{netip.MustParseAddrPort("10.1.2.3:4000"), netip.MustParseAddrPort("10.1.2.4:80"), Open}
+		host.Within(t, func() error { return CreateEntries(t.Context(), []Connection{open}) })
+		in.ExcludeInboundPorts = append(in.ExcludeInboundPorts, capture.Ports(80)...)
+		lab.Check(t, Update(t.Context(), netns, in))
+		host.Within(t, func() error {
+			entries, _, err := Entries(t.Context(), 10, func(Entry) bool { return true })
+			if (len(entries) == 1) != kept {
+				t.Errorf("entries %v, kept: %v", entries, kept)
+			}
+			return err
 		})
 	}
 }

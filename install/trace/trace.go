@@ -146,7 +146,8 @@ func (t *tracer) evaluate(chain capture.Chain) (leaves bool) {
 			}
 		case capture.Redirect, capture.Translate, capture.TProxy, capture.Drop, capture.Reject:
 			t.trace.Verdict, t.trace.Port, t.trace.Decisive = do.Verdict, do.Port, &step
-			t.at.translated = do.Verdict == capture.Redirect || do.Verdict == capture.Translate
+			changesNothing := t.at.Inbound && t.at.To.Port() == do.Port // if To is the interface's first address
+			t.at.translated = do.Verdict == capture.Redirect && !changesNothing || do.Verdict == capture.Translate
 			t.at.connMark = cmp.Or(do.ConnMark, t.at.connMark)
 			return true
 		case capture.SetMark:

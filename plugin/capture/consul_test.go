@@ -138,7 +138,7 @@ func consulFenced(value string) func(*Pod) {
 	return func(p *Pod) {
 		p.Annotations[annotationFence] = value
 		for i := range p.Containers {
-			p.Containers[i].NoNetRaw = true
+			p.Containers[i].NoNetRaw, p.Containers[i].NoNewPrivileges = true, true
 		}
 	}
 }

@@ -37,6 +37,7 @@ func isFenceKey(key string) bool { return key == annotationFence || key == annot
 // to these packets, and the ICMP packets that every network needs.
 type Fence struct {
 	Openings []Opening
+	ProxyGID uint32 `json:",omitzero"` // identifies a proxy that may run as root; 0 if its uid does
 }
 
 // Opening is one exception from the fence, for ranges of one IP family.
@@ -78,7 +79,10 @@ func (d *decider) readFence(in *Intent) {
 		d.fault(annotationFenceAllow, d.pod.Annotations[annotationFenceAllow], "expected at most %d exceptions, got %d",
 			maxOpenings, len(in.Fence.Openings))
 	}
-	d.checkFencedContainers()
+	if d.proxy.UID.Number == 0 {
+		in.Fence.ProxyGID = in.ProxyGID
+	}
+	d.checkFencedContainers(in.Fence.ProxyGID)
 	for _, t := range in.Translations {
 		if !t.To.Addr().IsLoopback() {
 			d.refuse("%s: the mesh sends DNS queries to %s, outside the pod and past the proxy: use a resolver on localhost, or no fence",
@@ -99,18 +103,32 @@ func (d *decider) parseOpening(text string) (Opening, error) {
 	return Opening{Opening: o}, err
 }
 
-// checkFencedContainers refuses the pod if a container other than the proxy may have NET_RAW or NET_ADMIN.
+// checkFencedContainers refuses the pod if a container other than the proxy may send past the fence.
 // NET_RAW permits AF_PACKET sockets, which bypass netfilter, and, since Linux 5.17, setting the marks that
-// the rules trust. NET_ADMIN permits changing the rules.
-func (d *decider) checkFencedContainers() {
+// the rules trust. NET_ADMIN permits changing the rules. A set-ID program of an image or volume can have the
+// proxy's uid or gid, and so can a process without a gid in its security context, because the runtime takes
+// the gid from the image. proxyGID is the gid that identifies the proxy, or 0.
+func (d *decider) checkFencedContainers(proxyGID uint32) {
 	var lines []string
 	for _, c := range d.pod.Containers {
-		if c.Name != d.proxy.Name && (c.NetAdmin || !c.NoNetRaw) {
-			lines = append(lines, fmt.Sprintf("container %s may have the capability NET_RAW or NET_ADMIN and send past the fence: "+
-				"in its security context, drop ALL capabilities, add neither of these, and do not set privileged", c.Name))
+		may, mend := "", ""
+		switch {
+		case c.Name == d.proxy.Name:
+			continue
+		case c.NetAdmin || !c.NoNetRaw:
+			may, mend = "have the capability NET_RAW or NET_ADMIN", "drop ALL capabilities, add neither of these, and do not set privileged"
+		case d.isValidation(c):
+			continue
+		case !c.NoNewPrivileges:
+			may, mend = "get the proxy's uid or gid by a set-ID program", "set allowPrivilegeEscalation to false"
+		case proxyGID != 0 && c.GID.Number == 0:
+			may, mend = "have the proxy's gid", "set a gid other than root's and the proxy's"
+		default:
+			continue
 		}
+		lines = append(lines, fmt.Sprintf("container %s may %s and send past the fence: in its security context, %s", c.Name, may, mend))
 	}
-	d.refusals = append(d.refusals, config.Few(lines, "containers may have the capability NET_RAW or NET_ADMIN and send past the fence")...)
+	d.refusals = append(d.refusals, config.Few(lines, "containers may send past the fence")...)
 }
 
 // checkNoExclusions refuses the pod if the pod or the operator excludes traffic. It permits the mesh's
@@ -162,7 +180,7 @@ func (f *Fence) close(node []netip.Addr) *Fence {
 		a = a.Unmap().WithZone("")
 		closed = append(closed, netip.PrefixFrom(a, a.BitLen()))
 	}
-	at := &Fence{}
+	at := &Fence{ProxyGID: f.ProxyGID}
 	for _, o := range f.Openings {
 		o.Ranges = outside(o.Range, slices.DeleteFunc(slices.Clone(closed), func(c netip.Prefix) bool {
 			return c.Bits() <= o.Range.Bits() // o is not wider than c

@@ -15,7 +15,7 @@ import (
 // fencedPod has an application that can neither send past the rules nor be the proxy.
 func fencedPod(value string, changes ...func(*Pod)) Pod {
 	return meshedPod(append([]func(*Pod){annotated(annotationFence, value), func(p *Pod) {
-		p.Containers[0] = Container{Name: "app", UID: ID{Number: 1000}, GID: ID{Number: 1000}, NoNetRaw: true}
+		p.Containers[0] = Container{Name: "app", UID: ID{Number: 1000}, GID: ID{Number: 1000}, NoNetRaw: true, NoNewPrivileges: true}
 	}}, changes...)...)
 }
 
@@ -38,26 +38,31 @@ func TestFenceDecisions(t *testing.T) {
 		want     string // part of the error; "" for none
 		open     bool   // there is no fence
 	}{
-		"a fence":                          {pod: fencedPod("true")},
-		"none":                             {pod: fencedPod("false"), open: true},
-		"an unknown value":                 {pod: fencedPod("yes"), want: "expected true, strict or false"},
-		"an exception":                     {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32, in:tcp:80-90@2001:db8::/32"))},
-		"a bad exception":                  {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
-		"a bad exception, with a limit":    {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), settings: limited, want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
-		"an exception alone":               {pod: meshedPod(allow("out:udp:53@10.96.0.10/32")), want: "it has no effect without " + annotationFence},
-		"a permitted exception":            {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: limited},
-		"another direction":                {pod: fencedPod("true", allow("in:udp:53@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
-		"another protocol":                 {pod: fencedPod("true", allow("out:tcp:53@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
-		"more ports":                       {pod: fencedPod("true", allow("out:udp:53-54@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
-		"a wider range":                    {pod: fencedPod("true", allow("out:udp:53@10.0.0.0/7")), settings: limited, want: "within netconf.fenceLimit"},
-		"no exception is permitted":        {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: func(s *config.Settings) { s.FenceLimit = []config.Opening{} }, want: "within netconf.fenceLimit"},
-		"many that are not permitted":      {pod: fencedPod("true", allow(listed(300, exception))), settings: limited, want: "295 more elements are faulty"},
-		"a misspelt key":                   {pod: fencedPod("true", annotated(annotationOwn+"fense", "strict")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
-		"a longer key":                     {pod: fencedPod("true", annotated(annotationFence+"-allows-all", "")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
-		"a misspelt key alone":             {pod: meshedPod(annotated(annotationOwn+"fense", "true")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
-		"NET_RAW":                          {pod: fencedPod("true", app(func(c *Container) { c.NoNetRaw = false })), want: "container app may have the capability NET_RAW or NET_ADMIN"},
-		"NET_ADMIN":                        {pod: fencedPod("true", app(func(c *Container) { c.NetAdmin = true })), want: "container app may have the capability NET_RAW or NET_ADMIN"},
-		"an init container with NET_RAW":   {pod: fencedPod("true", withInit("first")), want: "container first may have the capability NET_RAW or NET_ADMIN"},
+		"a fence":                        {pod: fencedPod("true")},
+		"none":                           {pod: fencedPod("false"), open: true},
+		"an unknown value":               {pod: fencedPod("yes"), want: "expected true, strict or false"},
+		"an exception":                   {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32, in:tcp:80-90@2001:db8::/32"))},
+		"a bad exception":                {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
+		"a bad exception, with a limit":  {pod: fencedPod("true", allow("out:53@10.96.0.10/32")), settings: limited, want: "expected DIRECTION:PROTOCOL:PORTS@RANGE"},
+		"an exception alone":             {pod: meshedPod(allow("out:udp:53@10.96.0.10/32")), want: "it has no effect without " + annotationFence},
+		"a permitted exception":          {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: limited},
+		"another direction":              {pod: fencedPod("true", allow("in:udp:53@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
+		"another protocol":               {pod: fencedPod("true", allow("out:tcp:53@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
+		"more ports":                     {pod: fencedPod("true", allow("out:udp:53-54@10.96.0.10/32")), settings: limited, want: "within netconf.fenceLimit"},
+		"a wider range":                  {pod: fencedPod("true", allow("out:udp:53@10.0.0.0/7")), settings: limited, want: "within netconf.fenceLimit"},
+		"no exception is permitted":      {pod: fencedPod("true", allow("out:udp:53@10.96.0.10/32")), settings: func(s *config.Settings) { s.FenceLimit = []config.Opening{} }, want: "within netconf.fenceLimit"},
+		"many that are not permitted":    {pod: fencedPod("true", allow(listed(300, exception))), settings: limited, want: "295 more elements are faulty"},
+		"a misspelt key":                 {pod: fencedPod("true", annotated(annotationOwn+"fense", "strict")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
+		"a longer key":                   {pod: fencedPod("true", annotated(annotationFence+"-allows-all", "")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
+		"a misspelt key alone":           {pod: meshedPod(annotated(annotationOwn+"fense", "true")), settings: onlyIstio, want: "there is no such key: expected " + annotationFence},
+		"NET_RAW":                        {pod: fencedPod("true", app(func(c *Container) { c.NoNetRaw = false })), want: "container app may have the capability NET_RAW or NET_ADMIN"},
+		"NET_ADMIN":                      {pod: fencedPod("true", app(func(c *Container) { c.NetAdmin = true })), want: "container app may have the capability NET_RAW or NET_ADMIN"},
+		"an init container with NET_RAW": {pod: fencedPod("true", withInit("first")), want: "container first may have the capability NET_RAW or NET_ADMIN"},
+		"a set-ID program":               {pod: fencedPod("true", app(func(c *Container) { c.NoNewPrivileges = false })), want: "container app may get the proxy's uid or gid by a set-ID program"},
+		"the image's gid":                {pod: fencedPod("true", app(func(c *Container) { c.GID.Number = 0 })), want: "container app may have the proxy's gid"},
+		"the image's gid, a proxy's uid": {pod: fencedPod("true", func(p *Pod) {
+			p.Containers[0].GID.Number, p.container(containerProxy).UID.Number = 0, 1337
+		})},
 		"root":                             {pod: fencedPod("true", app(func(c *Container) { c.UID.Number = 0 })), want: "container app sets no uid, or root's"},
 		"the proxy's user":                 {pod: fencedPod("true", app(func(c *Container) { c.UID.Number = 1337 })), want: "container app runs with the proxy's uid 1337"},
 		"the proxy's group":                {pod: fencedPod("true", app(func(c *Container) { c.GID.Number = 1337 })), want: "container app runs with the proxy's gid 1337"},

@@ -73,7 +73,7 @@ func (b *builder) fenceOut() {
 	b.chain(Filter, chainFenceOut)
 	b.add(Match{ToLo: true}, gotoChain(chainFenceLo), "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
-	b.exempt(Match{GID: given(b.ProxyGID)}, "sent by the proxy's group")
+	b.exempt(Match{GID: given(b.Fence.ProxyGID)}, "sent by the proxy's group")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
 	if b.usesTPROXY() {
 		b.exempt(Match{ConnMark: ProxyMark}, "the application's answers to the proxy")
@@ -124,6 +124,13 @@ func (b *builder) fenceIn() {
 		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
 	}
 	b.refuseInbound(fenced)
+	if b.redirectsInbound() { // nat does not change a packet to the proxy's port, so that it has no translation
+		m := tcpPorts("", PortRange{b.InboundPort, b.InboundPort})
+		if b.IPv6 == Ignored {
+			m.Family = IPv4
+		}
+		b.exempt(m, "the proxy's inbound port")
+	}
 	b.fenceFlow(b.natInbound(), b.openings(TCP, true), gotoChain(ChainRefuseInbound), fenced)
 	b.chain(Filter, ChainRefuseInbound)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
@@ -165,6 +172,13 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 			switch {
 			case m.Protocol == UDP, m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, b.hasJudged(m):
 				continue
+			case r.Do.Verdict == Return && len(b.RerouteInterfaces) > 0 && m.In.Name == b.reroutes().Name:
+				// Of what arrives by a rerouted interface, nat captures nothing more, but the pod excludes nothing.
+				for _, o := range openings {
+					o.In = m.In
+					b.permit([]Match{o})
+				}
+				continue
 			case captures:
 				r.Do, all = bypasses, m.Family == "" && m.empty()
 			case r.Do.Chain != "":
@@ -182,7 +196,8 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 }
 
 // hasJudged reports whether the fence's earlier rules decide about all packets that match: those on lo,
-// those of the proxy, and those that are sent to localhost.
+// those of the proxy, and those that are sent to localhost. The proxy's gid counts as the proxy's, although
+// it can be that of another process, for which the flow's other rules hold.
 func (b *builder) hasJudged(m Match) bool {
 	return m.ToLo || isOnly(m.UID, b.ProxyUID) || isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0 ||
 		isOnly(m.Dst, localhostIPv4) || isOnly(m.Dst, loopbackIPv4) || isOnly(m.Dst, localhostIPv6)

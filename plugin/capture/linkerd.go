@@ -56,8 +56,9 @@ var apiServerPorts = [...]uint16{443, 6443}
 func linkerd() *mesh {
 	return &mesh{
 		name: config.Linkerd, mark: annotationLinkerdVersion, container: containerLinkerdProxy, init: containerLinkerdInit,
-		annotations: linkerdAnnotations(), exclusions: []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets},
-		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
+		annotations: linkerdAnnotations(),
+		exclusions:  []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets, labelLinkerdControlPlane},
+		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {
 				annotations[labelLinkerdControlPlane] = ""

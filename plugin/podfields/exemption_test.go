@@ -160,7 +160,8 @@ func TestNetRaw(t *testing.T) {
 		"nothing dropped":    {&corev1.SecurityContext{}, true},
 		"another dropped":    {&corev1.SecurityContext{Capabilities: drops("CHOWN")}, true},
 		"all dropped":        {&corev1.SecurityContext{Capabilities: drops("ALL")}, false},
-		"dropped by name":    {&corev1.SecurityContext{Privileged: &no, Capabilities: drops("cap_net_raw")}, false},
+		"dropped by name":    {&corev1.SecurityContext{Privileged: &no, Capabilities: drops("NET_RAW")}, false},
+		"another spelling":   {&corev1.SecurityContext{Capabilities: drops("CAP_NET_RAW", "net_raw", "all")}, true}, // containerd drops only the last two
 		"privileged":         {&corev1.SecurityContext{Privileged: &yes, Capabilities: drops("ALL")}, true},
 		"added again":        {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}}}, true},
 		"an admin":           {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"net_admin"}}}, true},

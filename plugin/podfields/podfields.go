@@ -90,7 +90,8 @@ func hasNetAdmin(sc *corev1.SecurityContext) bool {
 // hasNetRaw reports whether a container may be able to send packets past netfilter. It returns false only
 // for a container that is not privileged, drops NET_RAW, which some runtimes grant by default, and adds
 // neither NET_RAW nor NET_ADMIN. ALL counts as both. Unlike hasNetAdmin, hasNetRaw accepts all spellings
-// of a capability that runtimes accept.
+// with which a runtime may add a capability. It accepts only the documented spellings of those to drop,
+// because containerd ignores others, such as CAP_NET_RAW.
 func hasNetRaw(sc *corev1.SecurityContext) bool {
 	named := func(names ...string) func(corev1.Capability) bool {
 		return func(c corev1.Capability) bool {
@@ -98,7 +99,7 @@ func hasNetRaw(sc *corev1.SecurityContext) bool {
 		}
 	}
 	return sc.Privileged != nil && *sc.Privileged || sc.Capabilities == nil ||
-		!slices.ContainsFunc(sc.Capabilities.Drop, named("NET_RAW", "ALL")) ||
+		!slices.Contains(sc.Capabilities.Drop, "NET_RAW") && !slices.Contains(sc.Capabilities.Drop, "ALL") ||
 		slices.ContainsFunc(sc.Capabilities.Add, named("NET_RAW", "NET_ADMIN", "ALL"))
 }
 

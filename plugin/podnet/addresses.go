@@ -46,14 +46,16 @@ func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 }
 
 // nodeAddresses returns the addresses in this process's own network namespace, which is the node's. It
-// omits the addresses of kube-proxy's interface for IPVS, which are those of Services.
+// omits those of Services: of kube-proxy's interface for IPVS, kube-router's and NodeLocal DNSCache's.
 func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's addresses: %w", err)
 	}
-	if services, err := netlink.LinkByName("kube-ipvs0"); err == nil {
-		all = slices.DeleteFunc(all, func(a netlink.Addr) bool { return a.LinkIndex == services.Attrs().Index })
+	for _, name := range []string{"kube-ipvs0", "kube-dummy-if", "nodelocaldns"} {
+		if services, err := netlink.LinkByName(name); err == nil {
+			all = slices.DeleteFunc(all, func(a netlink.Addr) bool { return a.LinkIndex == services.Attrs().Index })
+		}
 	}
 	return addressesOf(all), nil
 }

@@ -75,7 +75,7 @@ func (n node) meshed() *corev1.Pod {
 		pod.Annotations["capture-cni.io/fence"] = "true"
 		for i := range pod.Spec.Containers {
 			pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
-				RunAsUser: new(int64(1000 + 337*i)), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				RunAsUser: new(int64(1000 + 337*i)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}
 		}
 	}
