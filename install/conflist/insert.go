@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -79,10 +78,8 @@ func readListWithEntry(net Net, name string) (*List, []byte) {
 func (inserted) Remove(net Net) error {
 	names, err := net.Names()
 	errs := []error{err}
-	for _, name := range names {
-		if conf, ok := strings.CutSuffix(name, originalSuffix); ok {
-			errs = append(errs, restoreOriginal(net, conf))
-		}
+	for _, original := range originals(net) {
+		errs = append(errs, restoreOriginal(net, original))
 	}
 	for _, name := range names {
 		errs = append(errs, removeFromList(net, name))
@@ -100,7 +97,7 @@ func removeFromList(net Net, name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, extension := range []string{".conf", ".json"} {
-		conf := strings.TrimSuffix(name, filepath.Ext(name)) + extension
+		conf := stem(name) + extension
 		if found, _ := net.Has(conf); found && (isMadeOf(net, without, conf) || isMadeOf(net, without, conf+originalSuffix)) {
 			return net.Remove(name)
 		}

@@ -16,17 +16,20 @@ import (
 // when they converted it to a list. No runtime loads a file with this suffix.
 const originalSuffix = ".capture-cni-original"
 
-// hasOriginal reports whether the directory has a plain configuration that an earlier release renamed.
-func hasOriginal(net Net) bool {
+// originals returns the names of the plain configurations that an earlier release renamed, with originalSuffix.
+func originals(net Net) []string {
 	names, _ := net.Names()
-	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, originalSuffix) })
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, originalSuffix) })
 }
+
+// stem returns a file's name without its extension. The extension of an original is originalSuffix.
+func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
 // restoreOriginal restores a plain configuration that an earlier release renamed. The runtime then
 // loads the plain file, and the caller removes the list that the release made from it. If another
 // program has since given either file other content, restoreOriginal changes nothing and returns an error.
-func restoreOriginal(net Net, conf string) error {
-	original, made := conf+originalSuffix, strings.TrimSuffix(conf, filepath.Ext(conf))+".conflist"
+func restoreOriginal(net Net, original string) error {
+	conf, made := stem(original), stem(stem(original))+".conflist"
 	text, err := net.Read(original)
 	if err != nil {
 		return err
@@ -55,10 +58,7 @@ func restoreOriginal(net Net, conf string) error {
 
 // isMadeOf reports whether a list is the one that an earlier release made from a plain configuration.
 func isMadeOf(net Net, list []byte, conf string) bool {
-	text, err := net.Read(conf)
-	if err != nil {
-		return false
-	}
+	text, _ := net.Read(conf) // a text that was not read is no configuration
 	made, err := fromConf(text)
 	return err == nil && bytes.Equal(made, list)
 }

@@ -162,6 +162,11 @@ func holds(t *testing.T, text, network string, entry []byte) bool {
 func TestPlacementRefused(t *testing.T) {
 	t.Parallel()
 	half := machine.PtpList[:len(machine.PtpList)/2]
+	madeOfConf := map[string]string{"10-b.conf" + originalSuffix: machine.BridgeConf, "10-b.conflist": strings.Replace(bridgeList, "}]", "}, "+string(OldEntry)+"]", 1)}
+	madeFault := func(mode string) string {
+		return "10-b.conflist was made by an earlier release from the plain configuration 10-b.conf, to which mode " + mode +
+			` can't add the entry: use mode "owned", which leaves the file alone`
+	}
 	for name, test := range map[string]struct {
 		mode        report.Mode
 		files       map[string]string
@@ -179,6 +184,9 @@ func TestPlacementRefused(t *testing.T) {
 		"insert, a conf":               {report.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf}, false, `use mode "owned"`},
 		"insert, a json":               {report.Insert, map[string]string{"10-bridge.json": machine.BridgeConf}, false, `use mode "owned"`},
 		"insert, a conf before a list": {report.Insert, map[string]string{"05-cilium.conf": machine.BridgeConf, "05-cilium.conflist": bridgeList}, false, `use mode "owned"`},
+		"insert, made of a conf":       {report.Insert, madeOfConf, false, madeFault("insert")},
+		"insert, made of a json":       {report.Insert, map[string]string{"10-b.json" + originalSuffix: "{}", "10-b.conflist": bridgeList}, false, "the plain configuration 10-b.json, to which"},
+		"dropin, made of a conf":       {report.DropIn, madeOfConf, false, madeFault("dropin")},
 		"insert, behind loopback":      {report.Insert, map[string]string{"05-lo.conf": `{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}`, "10-ptp.conflist": machine.PtpList}, true, "05-lo.conf, which the runtime loads, has only the plugin loopback"},
 		"insert, half a conf":          {report.Insert, map[string]string{"10-bridge.conf": machine.BridgeConf[:40]}, true, "10-bridge.conf is not complete"},
 		"insert, plugins twice":        {report.Insert, map[string]string{"10-ptp.conflist": strings.Replace(machine.PtpList, `"plugins"`, `"plugins": 5, "plugins"`, 1)}, false, "the key plugins occurs twice"},

@@ -23,7 +23,8 @@ type primary struct {
 	List  *List
 	types []string // of all plugins that the runtime would call, including drop-ins
 	alone string   // why the agent leaves the file alone; "" if it may edit it
-	conf  bool     // List was made of a plain configuration
+	conf  bool     // the file is a plain configuration, of which List was made
+	made  bool     // an earlier release made the file of a plain configuration, whose owner may write that again
 }
 
 // OwnedName is the name of the list of mode owned. It sorts before the files of all known installers.
@@ -93,7 +94,7 @@ func eachPrimary(net Net, mode report.Mode, do func(primary) error) error {
 // otherwise Insert.
 func WithoutDropIn(net Net) report.Mode {
 	found, _ := Primaries(net)
-	if hasOriginal(net) || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
+	if len(originals(net)) > 0 || slices.ContainsFunc(found, func(p primary) bool { return p.alone != "" }) {
 		return report.Owned
 	}
 	return report.Insert
@@ -116,6 +117,11 @@ func (n Net) read(name string, own bool) (p primary, err error) {
 			"replace the link by a copy of that file, or ask its owner to", n.Path(), name, link)
 	default:
 		return p, err
+	}
+	for _, original := range originals(n) {
+		if stem(stem(original)) == stem(name) {
+			p.made, p.alone = true, "was made by an earlier release from the plain configuration "+stem(original)
+		}
 	}
 	if p.conf {
 		p.alone = "is a plain configuration"
@@ -194,7 +200,7 @@ func (n Net) readDropIns(p *primary, own bool) error {
 // Accepts returns nil if the entry can be added to this list in this mode, and otherwise the reason.
 func (p primary) Accepts(mode report.Mode) error {
 	switch {
-	case p.conf && mode == report.DropIn, p.alone != "" && mode == report.Insert:
+	case (p.conf || p.made) && mode == report.DropIn, p.alone != "" && mode == report.Insert:
 		return fmt.Errorf("%s %s, to which mode %s can't add the entry: use mode %q, which leaves the file alone",
 			p.File, p.alone, mode, report.Owned)
 	case p.List.LoadOnlyInlinedPlugins && mode == report.DropIn:

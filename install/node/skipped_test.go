@@ -26,7 +26,9 @@ func TestListThatIsSkipped(t *testing.T) {
 }
 
 // TestPlainConfigurations leaves a plain configuration where it is, also one that its owner writes
-// after mode auto is decided, and restores one that an earlier release renamed.
+// after mode auto is decided, and restores one that an earlier release renamed. For a list that an
+// earlier release made, modes insert and
+// dropin keep the entry, and report a fault.
 func TestPlainConfigurations(t *testing.T) {
 	t.Parallel()
 	const plain, renamed = "10-bridge.conf", "10-bridge.conf.capture-cni-original"
@@ -54,5 +56,16 @@ func TestPlainConfigurations(t *testing.T) {
 		if _, err := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, report.Auto); err != nil {
 			t.Errorf("%s, verify: %v", name, err)
 		}
+	}
+	for _, mode := range []report.Mode{report.Insert, report.DropIn} { // the owner of the renamed file may write it again
+		n, net, _ := listNode(t, map[string]string{renamed: machine.BridgeConf, "10-bridge.conflist": made}, mode, false)
+		_, placeErr := n.PlaceEntry(t.Context())
+		_, verifyErr := n.examineEntry(t.Context(), n.Credentials.Kubeconfig, mode)
+		for _, err := range []error{placeErr, verifyErr} {
+			if err == nil || conflist.IsWaiting(err) || !strings.Contains(err.Error(), `use mode "owned"`) {
+				t.Errorf("mode %s: %v", mode, err)
+			}
+		}
+		machine.ExpectFiles(t, net, map[string]string{renamed: machine.BridgeConf, "10-bridge.conflist": made})
 	}
 }
