@@ -81,7 +81,7 @@ func TestNetworksAnnotation(t *testing.T) {
 }
 
 // TestTransparentProxies excepts a proxy of Istio alone from the forbidden capabilities: with
-// the mark of its pods, and without those of each other mesh.
+// the mark of its pods, with or without a fence, and without those of each other mesh.
 func TestTransparentProxies(t *testing.T) {
 	policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, objects(t, "admission.capabilities.enabled=true"), "ValidatingAdmissionPolicy", "capture-cni-capabilities")
 	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionv1.Variable) bool { return v.Name == "transparent" })
@@ -92,7 +92,10 @@ func TestTransparentProxies(t *testing.T) {
 	marks := 0
 	for _, mesh := range config.Meshes() {
 		for _, annotation := range capture.Annotations(mesh) {
-			if !capture.Meshed(map[string]string{annotation.Key: "x"}, []config.MeshName{mesh}) {
+			if annotations := map[string]string{annotation.Key: "x"}; !capture.MarkedBy(mesh, annotations) {
+				if capture.Fenced(annotations) && !strings.Contains(conditions[len(conditions)-1], "'"+annotation.Key+"'") {
+					t.Errorf("the exception takes %s for a mesh's mark", annotation.Key)
+				}
 				continue
 			}
 			marks++

@@ -59,6 +59,7 @@ var letterAttempts = []attempt{
 	{name: "TPROXY of Linkerd's pod", policy: "capabilities", change: transparent("linkerd.io/proxy-version"), refused: "able to change or bypass the capture rules: istio-proxy;"},
 	{name: "TPROXY of Consul's pod", policy: "capabilities", change: transparent("consul.hashicorp.com/transparent-proxy-status"), refused: "able to change or bypass the capture rules: istio-proxy;"},
 	{name: "TPROXY of Kuma's pod", policy: "capabilities", change: transparent("kuma.io/sidecar-injected"), refused: "able to change or bypass the capture rules: istio-proxy;"},
+	{name: "TPROXY of a pod with a fence", policy: "capabilities", change: transparent("capture-cni.io/fence", "capture-cni.io/fence-allow")},
 	{name: "TPROXY of a pod with own keys", policy: "capabilities", change: transparent("capture-cni.io/outbound-port"), refused: "able to change or bypass the capture rules: istio-proxy;"},
 	{name: "drop in look-alikes", policy: "capabilities", change: func(p *corev1.Pod) {
 		app(p).SecurityContext.Capabilities.Drop = []corev1.Capability{"\uff21LL"}
