@@ -252,6 +252,8 @@ func TestImageOfAnotherRelease(t *testing.T) {
 		"image.repository=a/b,image.tag=v0.2.0,admission.identity.enabled=true": "image.tag is v0.2.0",
 		"image.tag=" + same + ".99":                                             "", "image.tag=v" + same + ".0-rc.1": "", "image.tag=" + same + ".0_build.1": "",
 		"image.tag=latest": "", "image.tag=main": "", "image.tag=v9": "", "image.tag=2026.11.26": "", "image.tag=build-0.1.0": "", "image.tag=sha-0a1b2c3": "",
+		"image.tag=v0.2.0,image.digest=" + digest: "", pool + "pools[0].image.tag=v0.2.0,pools[0].image.digest=" + digest: "",
+		pool + "image.tag=v0.2.0,pools[0].image.digest=" + digest: "image.tag is v0.2.0", pool + "image.tag=v0.2.0,image.digest=" + digest: "",
 		"image.digest=" + digest: "", pool + "pools[0].image.digest=" + digest: "", "image.tag=": "", "image.tag=0.1": "",
 	} {
 		out, err := render(t, values)

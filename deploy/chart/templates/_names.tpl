@@ -17,11 +17,11 @@ helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-options: Prune=false,Delete=false
 {{- end }}
 
-{{- /* The image. A tag that is a version must be of the chart's minor version, because agents know only the flags and commands of their own
-release's chart. A tag whose first number has three or more digits, such as a date, is not taken for a version. */ -}}
+{{- /* The image. A tag that is a version, and that no digest overrides, must be of the chart's minor version, because agents know only the flags
+and commands of their own release's chart. A tag whose first number has three or more digits, such as a date, is not taken for a version. */ -}}
 {{- define "capture-cni.image" -}}
 {{- $image := .Values.image -}}
-{{- if regexMatch "^v?[0-9]{1,2}\\.[0-9]+\\.[0-9]+" $image.tag -}}
+{{- if and (not $image.digest) (regexMatch "^v?[0-9]{1,2}\\.[0-9]+\\.[0-9]+" $image.tag) -}}
 {{- if not (hasPrefix (regexFind "^[0-9]+\\.[0-9]+\\." .Chart.AppVersion) (trimPrefix "v" $image.tag)) -}}
 {{- $pool := "" -}}
 {{- with .pool -}}{{- with .name -}}{{- $pool = printf "pool %s: " . -}}{{- end -}}{{- end -}}
