@@ -5,9 +5,13 @@ package podnet
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/capture-cni/capture-cni/e2e/lab"
 )
 
 // TestInterruptedList reads a list again that the kernel interrupted, and takes no part
@@ -42,4 +46,26 @@ func TestInterruptedList(t *testing.T) {
 			t.Errorf("%v: %d reads, %v, %v", tt.faults, reads, found, err)
 		}
 	}
+}
+
+// TestNodeAddresses has interfaces on which other programs put the addresses of Services, which are not the
+// node's.
+func TestNodeAddresses(t *testing.T) {
+	t.Parallel()
+	host := lab.StartHost(t)
+	own := netip.MustParseAddr("192.0.2.1")
+	for address, name := range map[string]string{
+		own.String() + "/24": "eth7", "10.96.0.1/32": "kube-ipvs0", "10.96.0.2/32": "kube-dummy-if", "10.96.0.3/32": "nodelocaldns",
+	} {
+		host.Within(t, func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}) })
+		lab.Check(t, host.AddAddresses(name, address))
+	}
+	host.Within(t, func() error {
+		found, err := nodeAddresses()
+		services := slices.ContainsFunc(found, netip.MustParsePrefix("10.96.0.0/16").Contains)
+		if !slices.Contains(found, own) || services {
+			t.Errorf("got %v, want %s, and no address of a Service", found, own)
+		}
+		return err
+	})
 }
