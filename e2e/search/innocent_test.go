@@ -77,6 +77,7 @@ func (w *world) innocents(f int) []innocent {
 		{"a connection that the proxy hands on", proxy, handOn, service{app2, appPort}},
 		{"a captured connection out", app, to(pod, outside, peerPort), outbound},
 		{"a captured connection in", peer, to(outside, pod, appPort), inbound},
+		{"a connection to the proxy's port", peer, to(outside, pod, w.ports.InboundPort), inbound},
 	}
 	pod, outside = podAddresses[1][f], peerAddresses[1][f]
 	second, third := outbound, inbound

@@ -48,7 +48,7 @@ func udp(p probe) probe { p.udp = true; return p }
 // common is Istio's truth table for a pod that asks for nothing in particular,
 // as far as it is the same in both modes; the numbers are its rows.
 var common = []probe{
-	in(podIP, 8080, inbound),                                                                               // 1
+	in(podIP, 8080, inbound), in(podIP, 15006, inbound), // 1
 	in(podIP, 15008, direct), in(podIP, 15020, direct), in(podIP, 15021, direct), in(podIP, 15090, direct), // 2
 	udp(in(podIP, 8080, direct)),                                            // 3
 	out(app, external, 80, outbound), out(rootUser, external, 80, outbound), // 4

@@ -124,13 +124,7 @@ func (b *builder) fenceIn() {
 		b.exempt(Match{ConnMark: markDelivered}, "delivered to the proxy")
 	}
 	b.refuseInbound(fenced)
-	if b.redirectsInbound() { // nat does not change a packet to the proxy's port, so that it has no translation
-		m := tcpPorts("", PortRange{b.InboundPort, b.InboundPort})
-		if b.IPv6 == Ignored {
-			m.Family = IPv4
-		}
-		b.exempt(m, "the proxy's inbound port")
-	}
+	b.exemptProxysPort()
 	b.fenceFlow(b.natInbound(), b.openings(TCP, true), gotoChain(ChainRefuseInbound), fenced)
 	b.chain(Filter, ChainRefuseInbound)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")

@@ -55,9 +55,22 @@ func (b *builder) inboundSYNs() {
 	b.exempt(Match{FromLo: true}, "decided in OUTPUT")
 	b.refuseInbound(refuse)
 	b.natDecisions()
+	b.exemptProxysPort()
 	b.addFlow(b.inbound, b.refusal)
 	b.chain(Mangle, ChainRefuse)
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
+}
+
+// exemptProxysPort exempts inbound packets to the proxy's port. nat changes nothing in such a packet, so its
+// conntrack entry has no translation.
+func (b *builder) exemptProxysPort() {
+	if b.redirectsInbound() {
+		m := tcpPorts("", PortRange{b.InboundPort, b.InboundPort})
+		if b.IPv6 == Ignored {
+			m.Family = IPv4
+		}
+		b.exempt(m, "the proxy's inbound port")
+	}
 }
 
 // refuseInbound refuses IPv6 in a pod without an IPv6 address, except on excluded interfaces.
