@@ -71,8 +71,8 @@ var policyMutants = []mutant{
 	{
 		name: "proxy-of-another-mesh-keeps-net-admin",
 		file: "deploy/chart/templates/admission/capabilities.yaml",
-		from: "exists(key, key == 'linkerd.io/proxy-version' || key",
-		to:   "exists(key, key",
+		from: "key == 'linkerd.io/proxy-version'\n        || key",
+		to:   "key",
 		by:   by(unit, "deploy", "TestTransparentProxies"),
 	},
 	{
