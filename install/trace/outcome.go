@@ -102,6 +102,8 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 		return Outcome{"captured", "outbound"}
 	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate:
 		return Outcome{"captured", "dns"}
+	case rs.HasFence() && r.Match.In.Name == capture.ListReroute: // the fence decides about these
+		return Outcome{}
 	case r.Do.Verdict != capture.Return || chain.Hook != "" && (rs.IPv6 == capture.Refused || rs.HasFence()): // filter decides about these
 		return Outcome{}
 	}

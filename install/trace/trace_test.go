@@ -51,6 +51,8 @@ func TestGoldenTraces(t *testing.T) {
 		"tproxy-to-its-own-pod": {"tproxy", outbound("192.0.2.1:0", "192.0.2.1:8080", "lo", tproxys)},
 		"tproxy-hands-on":       {"tproxy", withMark(1337, outbound("198.51.100.1:50000", "192.0.2.1:8080", "lo", tproxys))},
 		"fence-tcp":             {"fence-groups", outbound("", "198.51.100.1:443", "eth0", anApp)},
+		"fence-proxys-port":     {"fence", inbound("198.51.100.1:50000", "192.0.2.1:15006")},
+		"fence-rerouted":        {"fence-rerouted", inbound("198.51.100.1:50000", "192.0.2.1:8080")},
 		"fence-udp":             {"fence", packetOver(capture.UDP, outbound("", "198.51.100.1:443", "eth0", anApp))},
 		"fence-captured":        {"fence", outbound("192.0.2.1:0", "198.51.100.1:443", "eth0", anApp)},
 		"fence-exception":       {"fence-openings", packetOver(capture.UDP, outbound("", "10.96.0.10:53", "eth0", anApp))},

@@ -65,7 +65,10 @@ func (in *Intent) excludedInterfaces() List[string] {
 	return named("exclude_interfaces", in.ExcludeInterfaces)
 }
 
-func (in *Intent) reroutes() List[string] { return named("reroute_interfaces", in.RerouteInterfaces) }
+// ListReroute is the name of the list of interfaces whose inbound traffic counts as outbound.
+const ListReroute = "reroute_interfaces"
+
+func (in *Intent) reroutes() List[string] { return named(ListReroute, in.RerouteInterfaces) }
 
 func (in *Intent) ownerGroups() List[uint32] { return named("owner_groups", in.OwnerGroups) }
 

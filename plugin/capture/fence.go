@@ -37,7 +37,7 @@ func isFenceKey(key string) bool { return key == annotationFence || key == annot
 // to these packets, and the ICMP packets that every network needs.
 type Fence struct {
 	Openings []Opening
-	ProxyGID uint32 `json:",omitzero"` // identifies a proxy that may run as root; 0 if its uid does
+	ProxyGID uint32 `json:",omitzero"` // the proxy's gid if the proxy may run as root; otherwise its uid identifies it
 }
 
 // Opening is one exception from the fence, for ranges of one IP family.
@@ -122,7 +122,7 @@ func (d *decider) checkFencedContainers(proxyGID uint32) {
 		case !c.NoNewPrivileges:
 			may, mend = "get the proxy's uid or gid by a set-ID program", "set allowPrivilegeEscalation to false"
 		case proxyGID != 0 && c.GID.Number == 0:
-			may, mend = "have the proxy's gid", "set a gid other than root's and the proxy's"
+			may, mend = "have the gid of the proxy, which may run as root,", "set runAsGroup to another gid than root's and the proxy's"
 		default:
 			continue
 		}
@@ -137,7 +137,7 @@ func (d *decider) checkFencedContainers(proxyGID uint32) {
 func (d *decider) checkNoExclusions(in Intent) {
 	bare := decider{mesh: d.mesh, pod: d.pod, proxy: d.proxy, settings: config.DefaultSettings()}
 	bare.pod.Annotations = maps.Clone(d.pod.Annotations)
-	for _, key := range d.mesh.exclusions {
+	for _, key := range append([]string{d.mesh.excluding}, d.mesh.exclusions...) {
 		delete(bare.pod.Annotations, key)
 	}
 	own := d.mesh.read(&bare)
@@ -155,7 +155,7 @@ func (d *decider) checkNoExclusions(in Intent) {
 	more("interfaces", len(in.ExcludeInterfaces) > 0)
 	more("groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0)
 	if len(found) > 0 {
-		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or by netconf.mesh: "+
+		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or labels, or by netconf.mesh: "+
 			"remove the exclusions, or set true", annotationFence, strings.Join(found, ", "))
 	}
 }

@@ -59,10 +59,11 @@ func TestFenceDecisions(t *testing.T) {
 		"NET_ADMIN":                      {pod: fencedPod("true", app(func(c *Container) { c.NetAdmin = true })), want: "container app may have the capability NET_RAW or NET_ADMIN"},
 		"an init container with NET_RAW": {pod: fencedPod("true", withInit("first")), want: "container first may have the capability NET_RAW or NET_ADMIN"},
 		"a set-ID program":               {pod: fencedPod("true", app(func(c *Container) { c.NoNewPrivileges = false })), want: "container app may get the proxy's uid or gid by a set-ID program"},
-		"the image's gid":                {pod: fencedPod("true", app(func(c *Container) { c.GID.Number = 0 })), want: "container app may have the proxy's gid"},
+		"the image's gid":                {pod: fencedPod("true", app(func(c *Container) { c.GID.Number = 0 })), want: "container app may have the gid of the proxy"},
 		"the image's gid, a proxy's uid": {pod: fencedPod("true", func(p *Pod) {
 			p.Containers[0].GID.Number, p.container(containerProxy).UID.Number = 0, 1337
 		})},
+		"the mesh's validation":            {pod: fencedPod("true", withInit(containerValidation, func(c *Container) { c.NoNetRaw, c.UID.Number = true, 1337 }))},
 		"root":                             {pod: fencedPod("true", app(func(c *Container) { c.UID.Number = 0 })), want: "container app sets no uid, or root's"},
 		"the proxy's user":                 {pod: fencedPod("true", app(func(c *Container) { c.UID.Number = 1337 })), want: "container app runs with the proxy's uid 1337"},
 		"the proxy's group":                {pod: fencedPod("true", app(func(c *Container) { c.GID.Number = 1337 })), want: "container app runs with the proxy's gid 1337"},

@@ -166,11 +166,11 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 			switch {
 			case m.Protocol == UDP, m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, b.hasJudged(m):
 				continue
-			case r.Do.Verdict == Return && len(b.RerouteInterfaces) > 0 && m.In.Name == b.reroutes().Name:
+			case r.Do.Verdict == Return && m.In.Name == ListReroute:
 				// Of what arrives by a rerouted interface, nat captures nothing more, but the pod excludes nothing.
 				for _, o := range openings {
 					o.In = m.In
-					b.permit([]Match{o})
+					b.exempt(o, "an exception of the fence")
 				}
 				continue
 			case captures:
@@ -190,8 +190,8 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 }
 
 // hasJudged reports whether the fence's earlier rules decide about all packets that match: those on lo,
-// those of the proxy, and those that are sent to localhost. The proxy's gid counts as the proxy's, although
-// it can be that of another process, for which the flow's other rules hold.
+// those of the proxy, and those that are sent to localhost. It also omits the mesh's rules for the proxy's
+// gid: without Fence.ProxyGID, a process that has only the gid is judged like any other.
 func (b *builder) hasJudged(m Match) bool {
 	return m.ToLo || isOnly(m.UID, b.ProxyUID) || isOnly(m.GID, b.ProxyGID) && b.ProxyGID != 0 ||
 		isOnly(m.Dst, localhostIPv4) || isOnly(m.Dst, loopbackIPv4) || isOnly(m.Dst, localhostIPv6)

@@ -57,8 +57,8 @@ func linkerd() *mesh {
 	return &mesh{
 		name: config.Linkerd, mark: annotationLinkerdVersion, container: containerLinkerdProxy, init: containerLinkerdInit,
 		annotations: linkerdAnnotations(),
-		exclusions:  []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets, labelLinkerdControlPlane},
-		variables:   []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
+		exclusions:  []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets}, excluding: labelLinkerdControlPlane,
+		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {
 				annotations[labelLinkerdControlPlane] = ""

@@ -29,6 +29,7 @@ type mesh struct {
 	byAuthor    bool                // the pod's author writes the keys, not an injector
 	exclusions  []string            // annotations that can exclude traffic, which a strict fence does not permit
 	inclusions  []string            // annotations that also choose what is captured
+	excluding   string              // a label, which label keeps as an annotation, that excludes traffic, or ""
 	variables   []string            // variables of the proxy's container that decide about capture
 	validation  string              // an init container that has the proxy's uid by design, or ""
 	label       func(labels, annotations map[string]string)

@@ -77,8 +77,8 @@ func policyOf(t *testing.T, rs capture.Ruleset, table capture.Table, chains []st
 			if strings.HasPrefix(rule.Match.Src.Name, "fence_allow_") || chain.Name == "ISTIO_FENCE_INPUT" && rule.Match.Protocol == "" {
 				continue // of the fence alone
 			}
-			if rule.Why == "the proxy's inbound port" {
-				continue // nat leads such a packet to the port that it is sent to
+			if rule.Why == "the proxy's inbound port" || rs.HasFence() && rule.Why == "rerouted interface, other range" {
+				continue // nat leads such a packet to the port that it is sent to; the fence does not exempt what nat leaves
 			}
 			if rs.IPv6 == capture.Ignored && chain.Name == "ISTIO_FENCE_INPUT" {
 				rule.Match.Family = "" // IPv6 enters no chain of nat

@@ -46,13 +46,14 @@ func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 }
 
 // nodeAddresses returns the addresses in this process's own network namespace, which is the node's. It
-// omits those of Services: of kube-proxy's interface for IPVS, kube-router's and NodeLocal DNSCache's.
+// omits those of Services: of kube-proxy's interface for IPVS, and kube-router's. On NodeLocal
+// DNSCache's, the node receives packets to every port of the Service's address.
 func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's addresses: %w", err)
 	}
-	for _, name := range []string{"kube-ipvs0", "kube-dummy-if", "nodelocaldns"} {
+	for _, name := range []string{"kube-ipvs0", "kube-dummy-if"} {
 		if services, err := netlink.LinkByName(name); err == nil {
 			all = slices.DeleteFunc(all, func(a netlink.Addr) bool { return a.LinkIndex == services.Attrs().Index })
 		}

@@ -48,14 +48,14 @@ func TestInterruptedList(t *testing.T) {
 	}
 }
 
-// TestNodeAddresses has interfaces on which other programs put the addresses of Services, which are not the
-// node's.
+// TestNodeAddresses has interfaces on which other programs put the addresses of Services, which are the node's
+// only if the node receives packets to each of their ports.
 func TestNodeAddresses(t *testing.T) {
 	t.Parallel()
 	host := lab.StartHost(t)
 	own := netip.MustParseAddr("192.0.2.1")
 	for address, name := range map[string]string{
-		own.String() + "/24": "eth7", "10.96.0.1/32": "kube-ipvs0", "10.96.0.2/32": "kube-dummy-if", "10.96.0.3/32": "nodelocaldns",
+		own.String() + "/32": "nodelocaldns", "10.96.0.1/32": "kube-ipvs0", "10.96.0.2/32": "kube-dummy-if",
 	} {
 		host.Within(t, func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}) })
 		lab.Check(t, host.AddAddresses(name, address))
