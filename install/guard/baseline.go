@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -49,14 +50,31 @@ func (b *baseline) confirmBy(historyDir string, sandbox cri.Sandbox) {
 	b.Unconfirmed = false
 }
 
-// addressesOf returns those addresses of the namespace that decide about the rules. It omits all IPv6
-// addresses of a pod whose rules refuse IPv6, because the pod had no usable one when the rules were
-// written.
-func (b baseline) addressesOf(all []netip.Addr) []netip.Addr {
-	if capture.StampedIPv6(b.Stamp) != capture.Refused {
-		return all
+// lostIPv6 stands for an IPv6 address that a pod has lost.
+var lostIPv6 = netip.MustParseAddr("2001:db8::1")
+
+// desired returns the desired state of an observed pod. The pod's addresses may have changed since its
+// rules were written, but not the addresses at which its proxy listens. So a later address does not change
+// how the rules treat IPv6, and a pod that has lost its IPv6 address keeps rules that depend on it. If the
+// baseline is unknown, desired believes the observed stamp, except about a lost address.
+func (b baseline) desired(a *asked, o kernel.Observation, update Update) (desired, error) {
+	d, err := a.at(o.Addresses, update)
+	stamp := cmp.Or(b.Stamp, o.Stamp)
+	isSame := func(other desired) bool { return capture.StampedIPv6(other.stamp) == capture.StampedIPv6(stamp) }
+	if err != nil || !capture.IsStamp(stamp) || isSame(d) {
+		return d, err
 	}
-	return slices.DeleteFunc(slices.Clone(all), netip.Addr.Is6)
+	for _, isLate := range []func(netip.Addr) bool{netip.Addr.Is6, netip.Addr.Is4} {
+		earlier, err := a.at(slices.DeleteFunc(slices.Clone(o.Addresses), isLate), update)
+		if err == nil && isSame(earlier) {
+			return earlier, nil
+		}
+	}
+	earlier, err := a.at(append(slices.Clone(o.Addresses), lostIPv6), update)
+	if err == nil && earlier.stamp == b.Stamp && !b.Unconfirmed {
+		return earlier, nil
+	}
+	return d, nil
 }
 
 func baselineOf(o kernel.Observation) baseline {

@@ -5,11 +5,14 @@ package guard
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/capture-cni/capture-cni/config"
+	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
+	"github.com/capture-cni/capture-cni/plugin/capture"
+	"github.com/capture-cni/capture-cni/plugin/lookup"
 	"github.com/capture-cni/capture-cni/plugin/record"
 )
 
@@ -48,19 +51,66 @@ func TestConfirmBy(t *testing.T) {
 	}
 }
 
-// TestAddressesOf decides the rules of a pod that was captured without IPv6 as if an address
-// that came later were none.
-func TestAddressesOf(t *testing.T) {
+// TestDesiredAfterLateAddresses has pods whose addresses changed after their rules were written. Rules never
+// become weaker by an address that a pod got, and rules that an address explains stay when the pod loses it.
+func TestDesiredAfterLateAddresses(t *testing.T) {
 	t.Parallel()
-	ipv4, ipv6 := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")
-	for stamp, want := range map[string][]netip.Addr{
-		"": {ipv4, ipv6}, stampToday: {ipv4, ipv6},
-		strings.Replace(stampToday, "ipv4", "ipv4,ipv6", 1):         {ipv4, ipv6},
-		strings.Replace(stampToday, "ipv4", "ipv4,ipv6=refused", 1): {ipv4},
+	const refused, captured, ignored = string(capture.Refused), string(capture.Captured), string(capture.Ignored)
+	settings := config.DefaultSettings()
+	always := settings
+	always.IPv6 = config.IPv6Always
+	n, _ := newPodNode(t, Settings{})
+	decided := func(settings config.Settings) *asked {
+		a, err := newAsked(&lookup.Answer{Pod: &n.pod}, n.sandbox, settings)
+		lab.Check(t, err)
+		return a
+	}
+	ipv4, ipv6, linkLocal := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("fe80::2")
+	only4, only6, both := []netip.Addr{ipv4, linkLocal}, []netip.Addr{ipv6}, []netip.Addr{ipv4, ipv6}
+	const known, unconfirmed, unknown = "known", "unconfirmed", "unknown"
+	for _, tt := range []struct {
+		at       []netip.Addr // when the rules were written
+		by       config.Settings
+		baseline string
+		now      []netip.Addr
+		settings config.Settings
+		want     string
+	}{
+		{only4, settings, known, only4, settings, refused},
+		{only4, settings, known, both, settings, refused},
+		{only4, settings, unconfirmed, both, settings, refused},
+		{only4, settings, unknown, both, settings, refused},
+		{only4, settings, unknown, both, always, refused},
+		{only4, settings, known, only6, settings, captured},
+		{only6, settings, known, both, settings, captured},
+		{only6, settings, unknown, both, settings, captured},
+		{only6, settings, known, only4, settings, refused},
+		{both, settings, known, both, settings, ignored},
+		{both, settings, known, only4, settings, ignored},
+		{both, settings, unconfirmed, only4, settings, refused},
+		{both, settings, unknown, only4, settings, refused},
+		{both, settings, known, both, always, captured},
+		{both, always, known, only4, always, captured},
+		{both, settings, "none", both, settings, ignored},
 	} {
-		all := []netip.Addr{ipv4, ipv6}
-		if got := (baseline{Stamp: stamp}).addressesOf(all); !slices.Equal(got, want) || !slices.Equal(all, []netip.Addr{ipv4, ipv6}) {
-			t.Errorf("%q: %v of %v, want %v", stamp, got, all, want)
+		before, err := decided(tt.by).at(tt.at, UpdateNever)
+		lab.Check(t, err)
+		o := observed(func(o *kernel.Observation) { o.Stamp, o.Addresses = before.stamp, slices.Clone(tt.now) })
+		var b baseline
+		switch tt.baseline {
+		case known, unconfirmed:
+			b = baselineOf(o)
+			b.Unconfirmed = tt.baseline == unconfirmed
+		case "none":
+			o.Stamp = ""
 		}
+		got, err := b.desired(decided(tt.settings), o, UpdateNever)
+		if ipv6 := capture.StampedIPv6(got.stamp); err != nil || string(ipv6) != tt.want || !slices.Equal(o.Addresses, tt.now) {
+			t.Errorf("%v by %s, %s, now %v by %s: IPv6 is %q, want %q; %v",
+				tt.at, tt.by.IPv6, tt.baseline, tt.now, tt.settings.IPv6, ipv6, tt.want, err)
+		}
+	}
+	if d, err := (baseline{}).desired(decided(settings), observed(), UpdateNever); err == nil {
+		t.Errorf("a pod without addresses: %+v", d)
 	}
 }

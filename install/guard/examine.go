@@ -135,7 +135,7 @@ func (e *examiner) check(
 	}
 	w.seen, w.roundsUnchanged, w.exact = o.Generation, 1, false
 	if fresh != nil {
-		desired, err := fresh.at(w.baseline.addressesOf(o.Addresses), e.settings.Update)
+		desired, err := w.baseline.desired(fresh, o, e.settings.Update)
 		if err != nil {
 			return unknown(err), o
 		}

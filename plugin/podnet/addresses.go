@@ -23,9 +23,10 @@ func (n *Namespace) Addresses() ([]netip.Addr, error) {
 	return addressesOf(all), nil
 }
 
+// addressesOf omits the proxy's source address on lo, because no other host can reach it.
 func addressesOf(all []netlink.Addr) (addresses []netip.Addr) {
 	for _, a := range all {
-		if address, ok := netip.AddrFromSlice(a.IP); ok {
+		if address, ok := netip.AddrFromSlice(a.IP); ok && address != capture.ProxySourceIPv6.Addr() {
 			addresses = append(addresses, address.Unmap())
 		}
 	}

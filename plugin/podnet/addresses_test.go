@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // TestInterruptedList reads a list again that the kernel interrupted, and takes no part
@@ -68,4 +69,18 @@ func TestNodeAddresses(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestAddressesOf omits the address that ADD put on lo for the proxy, with which a pod would seem to have a
+// usable IPv6 address.
+func TestAddressesOf(t *testing.T) {
+	t.Parallel()
+	var all []netlink.Addr
+	for _, cidr := range []string{"192.0.2.2/24", "::1/128", capture.ProxySourceIPv6.String(), "2001:db8::2/64"} {
+		all = append(all, *address(cidr))
+	}
+	want := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.IPv6Loopback(), netip.MustParseAddr("2001:db8::2")}
+	if got := addressesOf(all); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
