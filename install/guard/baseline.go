@@ -58,6 +58,9 @@ var lostIPv6 = netip.MustParseAddr("2001:db8::1")
 // how the rules treat IPv6, and a pod that has lost its IPv6 address keeps rules that depend on it. If the
 // baseline is unknown, desired believes the observed stamp, except about a lost address.
 func (b baseline) desired(a *asked, o kernel.Observation, update Update) (desired, error) {
+	if a.refusal != nil {
+		return desired{}, a.refusal
+	}
 	d, err := a.at(o.Addresses, update)
 	stamp := cmp.Or(b.Stamp, o.Stamp)
 	isSame := func(other desired) bool { return capture.StampedIPv6(other.stamp) == capture.StampedIPv6(stamp) }

@@ -49,6 +49,7 @@ type asked struct {
 	edited           capture.Intent    // by the current annotations; zero for a fault or an exemption
 	followed         *capture.Decision // with the edits that a running pod can follow; nil for none, or for a fault
 	fault            error             // why the edits that a running pod could follow are invalid
+	refusal          error             // why the plugin refuses the pod; the other fields are then zero
 }
 
 // newAsked decides by the annotations at the pod's creation, and determines whether later edits ask for

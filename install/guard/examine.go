@@ -97,10 +97,11 @@ func (e *examiner) decide(ctx context.Context, w *watched) (*asked, report.Findi
 		return nil, w.checkIsolated(answer, e.settings.Conf.Capture.Meshes)
 	}
 	if answer != nil {
+		w.desired.hasController = answer.HasController
 		fresh, err := newAsked(answer, w.sandbox, e.settings.Conf.Capture)
 		switch {
 		case err != nil:
-			return nil, unknown(err)
+			return &asked{refusal: err}, report.Finding{}
 		case fresh.Exemption.Cause == "":
 			return fresh, report.Finding{}
 		}
@@ -137,7 +138,7 @@ func (e *examiner) check(
 	if fresh != nil {
 		desired, err := w.baseline.desired(fresh, o, e.settings.Update)
 		if err != nil {
-			return unknown(err), o
+			return judgeRefused(err, w.baseline, o), o
 		}
 		w.desired, w.mesh = desired, cmp.Or(desired.mesh, w.mesh)
 	}

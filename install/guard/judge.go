@@ -87,6 +87,17 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	return finding(report.Captured, ""), now
 }
 
+// judgeRefused returns the finding for a pod whose desired rules are unknown because of err: uncaptured
+// if the pod has no rules, and otherwise unknown.
+func judgeRefused(err error, b baseline, o kernel.Observation) report.Finding {
+	found, _ := judgeRules(desired{}, b, o, nil)
+	if found.Code != report.Uncaptured {
+		return unknown(err)
+	}
+	found.Reason += ", and the plugin does not know which ones it needs: " + err.Error()
+	return found
+}
+
 func unknown(err error) report.Finding {
 	return finding(report.Unknown, podnet.Explained(err).Error())
 }

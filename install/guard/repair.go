@@ -60,6 +60,7 @@ func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, fou
 	case e.settings.Policy == ReportOnly:
 	case fault != nil:
 		found.Reason += "; not repaired or evicted, because it may have ended: " + fault.Error()
+	case e.settings.Policy == InPlace && w.desired.intent == nil: // no rules for the pod are known
 	case e.settings.Policy == InPlace:
 		return e.repair(ctx, netns, w, found)
 	case !w.desired.hasController:
