@@ -68,9 +68,13 @@ func TestRestoreMarks(t *testing.T) {
 		g.lister.fault = tt.lists
 		w := examined("web", finding(report.Uncaptured, "last"))
 		w.desired.hasController = !tt.alone
+		w.seen = 7
 		got := g.examiner.restore(t.Context(), nil, w, finding(report.Uncaptured, "found"))
 		if w.evict != tt.want || got != finding(report.Uncaptured, tt.says) {
 			t.Errorf("%+v: to be evicted: %v, %+v", tt, w.evict, got)
+		}
+		if looksAgain := w.seen == 0; looksAgain != (tt.says == "last") { // the pod may only be between two containers
+			t.Errorf("%+v: the next examination compares everything: %v", tt, looksAgain)
 		}
 	}
 }

@@ -56,6 +56,7 @@ func (e *examiner) restore(ctx context.Context, netns Namespace, w *watched, fou
 	runs, fault := e.runs(ctx, w)
 	switch {
 	case fault == nil && !runs: // a DEL may have removed the rules
+		w.seen = 0 // the next examination compares everything, because the pod may only be between two containers
 		return w.lastFinding()
 	case e.settings.Policy == ReportOnly:
 	case fault != nil:
