@@ -87,8 +87,10 @@ func adopt(ctx context.Context) error {
 // captured, entries in TIME_WAIT, and entries of forwarded connections, whose sockets are in another
 // namespace. If it can't list all entries, it resets all connections of the pod. If it can't list all
 // sockets, it also deletes the entries of sockets that it did not see. With resets false, it deletes
-// nothing in these two cases, and returns an error.
+// nothing in these two cases, and returns an error. It also works after ctx has ended, because the rules
+// may have taken all of the caller's time.
 func deleteStale(ctx context.Context, own []netip.Addr, resets bool) error {
+	ctx = context.WithoutCancel(ctx)
 	limited, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
 	isOwn := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a) }

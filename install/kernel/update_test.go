@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"testing"
@@ -80,6 +81,26 @@ func TestUpdateToFence(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// TestDeleteStaleLate deletes the stale entries of a pod, and no others, although the caller's time is up.
+func TestDeleteStaleLate(t *testing.T) {
+	t.Parallel()
+	own, other := netip.MustParseAddrPort("10.1.2.3:4000"), netip.MustParseAddrPort("10.1.2.5:4000")
+	server := netip.MustParseAddrPort("10.1.2.4:80")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	host := lab.StartHost(t)
+	lab.Check(t, host.AddAddresses("lo"))
+	host.Within(t, func() error {
+		lab.Check(t, CreateEntries(t.Context(), []Connection{{own, server, Open}, {other, server, Open}}))
+		lab.Check(t, deleteStale(ended, []netip.Addr{own.Addr()}, true))
+		entries, _, err := Entries(t.Context(), 10, func(Entry) bool { return true })
+		if len(entries) != 1 || entries[0].Client != other {
+			t.Errorf("entries %v, want only that of a forwarded connection", entries)
+		}
+		return err
+	})
 }
 
 // TestHasUID has the uids of a listener, as the kernel reports them on the node, and the proxy's.
