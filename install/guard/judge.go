@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -50,6 +51,9 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 // process of the pod can write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
 	known, other := b.isKnown(), d.isOther(o.Stamp)
+	// A guard that ended before it stored the baseline can have updated rules of iptables-nft. It can also
+	// have updated rules of iptables-legacy, but without removing these.
+	updated := b.Backend == config.IPTablesNFT && o.Digest == d.reference // the digest of rules in nftables
 	_, noPrograms := errors.AsType[capture.Refusal](o.RulesFault)
 	switch {
 	case o.Backend == "" && o.RulesFault != nil:
@@ -58,7 +62,7 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 		return finding(report.Foreign, o.Foreign), b
 	case o.Backend == "":
 		return finding(report.Uncaptured, "no rules of the plugin are in its network namespace"), b
-	case known && o.Backend != b.Backend:
+	case known && o.Backend != b.Backend && !updated:
 		return drifted("its rules are in backend %s, and it was captured by %s", o.Backend, b.Backend), b
 	case known && noPrograms: // for example, the pod was captured before the node's backend became nftables
 		return finding(report.Outdated, fmt.Sprintf("it was captured by backend %s, whose programs the guard does not have: "+

@@ -83,6 +83,7 @@ func TestJudge(t *testing.T) {
 		{"differences, edited", today, nil, []string{"missing: a"}, true, report.Drifted, "missing: a", today},
 		{"no rules, seen first", baseline{}, []observation{gone}, nil, false, report.Uncaptured, "no rules of the plugin", baseline{}},
 		{"another backend", today, []observation{iptables}, nil, false, report.Drifted, "are in backend iptables-nft, and it was captured by nftables", today},
+		{"another backend, not as desired", ofIPTables, nil, nil, false, report.Drifted, "are in backend nftables, and it was captured by iptables-nft", ofIPTables},
 		{"no stamp", today, []observation{unstamped}, []string{"changed: chain stamp"}, false, report.Drifted, "changed: chain stamp", today},
 		{"another stamp", today, []observation{earlier}, nil, false, report.Drifted, `have stamp "` + stampEarlier, today},
 
@@ -129,6 +130,8 @@ func TestJudgeReworded(t *testing.T) {
 	known := baselineOf(o)
 	unconfirmed, recorded := known, baseline{Stamp: stampToday, Backend: config.NFTables}
 	unconfirmed.Unconfirmed = true
+	updated, legacy := known, known // an update whose baseline was not stored; of iptables-legacy, rules may be left
+	updated.Backend, legacy.Backend = config.IPTablesNFT, config.IPTablesLegacy
 	for _, tt := range []struct {
 		before      baseline
 		differences []string
@@ -141,6 +144,8 @@ func TestJudgeReworded(t *testing.T) {
 		{known, []string{"down: interface lo"}, false, report.Drifted, known},
 		{baseline{}, nil, false, report.Captured, unconfirmed},
 		{recorded, nil, false, report.Drifted, recorded},
+		{updated, nil, false, report.Captured, known},
+		{legacy, nil, false, report.Drifted, legacy},
 	} {
 		got, after := judge(desired{stamp: stampToday, reference: o.Digest, changed: tt.edited}, tt.before, o, tt.differences)
 		if got.Code != tt.want || after != tt.after {
