@@ -143,7 +143,7 @@ func (n *node) fence(p *pod) *corev1.Pod {
 	n.sandboxes[p.sandbox.ID] = p.sandbox
 	pod := meshed(p.sandbox)
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
-		RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(1000)), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	pod.Spec.Containers[1].Env = n.pods[p.sandbox.ID].Spec.Containers[1].Env
 	n.pods[p.sandbox.ID] = pod
