@@ -14,12 +14,12 @@ import (
 )
 
 // Update replaces complete rules of ours, of any backend, by the Intent's rules in nftables. It does
-// not change conntrack, so nat's decisions about open connections stay. But if the pod gets a fence, or had
-// one by iptables-legacy, Update resets all connections, because no fence has judged their beginnings. If no process with the proxy's
-// or root's uid listens at one of the ports to which the rules lead TCP, or none does by IPv6 although
-// the rules capture IPv6, Update changes nothing and returns an error, because an operator may have
-// changed ports or uid for pods that start later. It does not examine ports that get only UDP, as Kuma's
-// for DNS, because Sockets lists only TCP sockets.
+// not change conntrack, so nat's decisions about open connections stay. But if the pod gets a fence,
+// Update resets all connections, because no fence has judged their beginnings. It takes a fence of
+// iptables-legacy for none. If no process with the proxy's or root's uid listens at one of the ports to
+// which the rules lead TCP, or none does by IPv6 although the rules capture IPv6, Update changes nothing
+// and returns an error, because an operator may have changed ports or uid for pods that start later. It
+// does not examine ports that get only UDP, as Kuma's for DNS, because Sockets lists only TCP sockets.
 func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 	return n.Do(func() error {
 		sockets, _, err := socketsIn(ctx, 1<<Listening, maxSockets)
