@@ -64,7 +64,7 @@ func (b baseline) desired(a *asked, o kernel.Observation, update Update) (desire
 	d, err := a.at(o.Addresses, update)
 	stamp := cmp.Or(b.Stamp, o.Stamp)
 	isSame := func(other desired) bool { return capture.StampedIPv6(other.stamp) == capture.StampedIPv6(stamp) }
-	if err != nil || !capture.IsStamp(stamp) || isSame(d) {
+	if err != nil || isSame(d) {
 		return d, err
 	}
 	for _, isLate := range []func(netip.Addr) bool{netip.Addr.Is6, netip.Addr.Is4} {
