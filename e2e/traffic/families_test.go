@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -80,14 +82,15 @@ func TestProxySourceAtOnce(t *testing.T) {
 	}
 }
 
-// TestIPv6Later adds a pod's IPv6 address after its ADD. With ISTIO_DUAL_STACK it
-// is captured like an address that was there before.
+// TestIPv6Later adds a pod's IPv6 address after its ADD. With ISTIO_DUAL_STACK, or Kuma's default, it
+// is captured like an address that was there before. Kuma's validation connects to ::6 without one.
 func TestIPv6Later(t *testing.T) {
 	t.Parallel()
-	for _, annotations := range []map[string]string{nil, tproxy(nil)} {
+	dual := map[string]string{"ISTIO_DUAL_STACK": "true"}
+	for _, asked := range []*corev1.Pod{injected(nil, dual), injected(tproxy(nil), dual), kumaAsked{user: 1337}.pod()} {
+		asked.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(app.UID))}
 		forEachBackend(t, func(t *testing.T, backend config.Backend) {
-			decision, err := lab.Decide(injected(annotations, map[string]string{"ISTIO_DUAL_STACK": "true"}), config.DefaultSettings(),
-				netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
+			decision, err := lab.Decide(asked, linkerdSettings(), netip.MustParseAddr(podIP[ipv4]), netip.MustParseAddr("fe80::1"))
 			lab.Check(t, err)
 			if len(decision.Warnings) > 0 {
 				t.Errorf("warnings %q", decision.Warnings)
@@ -96,11 +99,11 @@ func TestIPv6Later(t *testing.T) {
 			lab.Check(t, lab.Link(lab.Interface{Host: pod, Name: "eth0", Addresses: []string{podIP[ipv4] + "/24"}},
 				lab.Interface{Host: peer, Name: "eth0", Addresses: []string{external[ipv4] + "/24"}}))
 			lab.Check(t, pod.AddAddresses("lo"))
-			rs := capture.Rules(decision.Intent)
 			netns := open(t, pod, backend)
-			lab.Check(t, netns.Apply(rs))
+			lab.Check(t, netns.Apply(decision.Rules))
 			w := world{pod: pod, peer: peer}
 			w.sidecar(t, proxy, istioMesh)
+			w.probe(t, probe{by: proxy, from: localhost, to: probeTarget, port: 20000, want: inbound}, ipv6)
 			for _, host := range []*lab.Host{pod, peer} {
 				w.serve(t, host, "tcp", 80, direct)
 				w.serve(t, host, "tcp", 8080, direct)
@@ -109,7 +112,7 @@ func TestIPv6Later(t *testing.T) {
 			lab.Check(t, peer.AddAddresses("eth0", external[ipv6]+"/64"))
 			lab.Check(t, errors.Join(pod.WaitForIPv6(), peer.WaitForIPv6()))
 			w.probeAll(t, in(podIP, 8080, inbound), out(app, external, 80, outbound), out(proxy, external, 80, direct))
-			netns.expectSame(rs)
+			netns.expectSame(decision.Rules)
 		})
 	}
 }

@@ -114,9 +114,11 @@ func readKuma(d *decider) Intent {
 	}
 	d.kumaNotServed(c)
 	d.readWholeProxy(&in, "kumaDPUser", cmp.Or(c.KumaDPUser, fmt.Sprint(kumaUID)), kumaUID)
-	if d.families.ifPresent = c.IPFamilyMode == "dualstack"; c.IPFamilyMode == "ipv4" {
+	// With dualstack, kuma-validation fails unless IPv6 is captured, even if the pod has only a link-local
+	// address of IPv6, which the kernel may add after ADD.
+	if d.families.dualStack = c.IPFamilyMode == "dualstack"; c.IPFamilyMode == "ipv4" {
 		d.families.otherwise = ", ipFamilyMode is ipv4"
-	} else if !d.families.ifPresent {
+	} else if !d.families.dualStack {
 		d.wholeFault("ipFamilyMode is %s: expected dualstack or ipv4", config.Quoted(c.IPFamilyMode))
 	}
 	d.warnEarlyContainers(&in, containerKumaInit, containerKumaValidation)

@@ -5,6 +5,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -44,14 +45,30 @@ func TestKumaKeys(t *testing.T) {
 		in, warnings, err := decide(kumaPod(text), withLinkerd(), only4)
 		got := fmt.Sprint("in ", in.InboundPort, " ", in.InboundPorts, " ", in.ExcludeInboundPorts, " ", in.ExcludeInboundRanges, " out ", in.OutboundPort, " ", in.IncludeOutboundPorts, " ",
 			in.ExcludeOutboundPorts, " ", in.OutboundRanges.All, " dns ", in.CaptureDNS, " ", in.DNSPort, " uid ", in.ProxyUID, " invalid ", in.DropInvalid)
-		if err != nil || got != want || len(warnings) > 0 || in.IPv6 != Refused || in.Exempt != nil {
+		if err != nil || got != want || len(warnings) > 0 || in.IPv6 != Captured || in.Exempt != nil {
 			t.Errorf("%s: got %s, want %s; %q, %v, %+v", text, got, want, warnings, err, in.Exempt)
 		}
 	}
-	for mode, want := range map[string]Treatment{"dualstack": Captured, "ipv4": Ignored} {
-		in, _, err := decide(kumaPod("ipFamilyMode: "+mode), withLinkerd(), dualStack)
-		if err != nil || in.IPv6 != want {
-			t.Errorf("%s: IPv6 is %q, %v", mode, in.IPv6, err)
+	// kuma-validation of a pod with fe80::1 needs IPv6, unless the mode is ipv4.
+	for _, test := range []struct {
+		mode      string
+		policy    config.IPv6Policy
+		addresses []netip.Addr
+		want      Treatment
+	}{
+		{"dualstack", config.IPv6Mesh, dualStack, Captured},
+		{"dualstack", config.IPv6Mesh, only4, Captured},
+		{"dualstack", config.IPv6Mesh, only4[:1], Captured}, // the kernel may add fe80::1 after ADD
+		{"dualstack", config.IPv6Always, only4, Captured},
+		{"dualstack", config.IPv6Never, only4, Refused},
+		{"ipv4", config.IPv6Mesh, only4, Refused},
+		{"ipv4", config.IPv6Mesh, dualStack, Ignored},
+	} {
+		settings := withLinkerd()
+		settings.IPv6 = test.policy
+		in, _, err := decide(kumaPod("ipFamilyMode: "+test.mode), settings, test.addresses)
+		if err != nil || in.IPv6 != test.want {
+			t.Errorf("%+v: IPv6 is %q, %v", test, in.IPv6, err)
 		}
 	}
 	_, warnings, err := decide(kumaPod("log: {enabled: true}"), withLinkerd(), only4)
