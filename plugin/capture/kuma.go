@@ -192,7 +192,7 @@ func kumaUsers(text string) (list []Exempt, err error) {
 		protocols = "tcp,udp"
 	}
 	for protocol := range strings.SplitSeq(protocols, ",") {
-		if e.Protocol = Protocol(protocol); e.Protocol != TCP && e.Protocol != UDP {
+		if e.Protocol = Protocol(strings.ToLower(strings.TrimSpace(protocol))); e.Protocol != TCP && e.Protocol != UDP {
 			faults[3] = errors.New("another protocol")
 		}
 		list = append(list, e)
