@@ -114,6 +114,22 @@ func TestConsulQueries(t *testing.T) {
 	})
 }
 
+// TestConsulRepeatedQueries sends SYNs again, to the server to which queries are led, and to another address.
+func TestConsulRepeatedQueries(t *testing.T) {
+	t.Parallel()
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		w := newWorld(t, []int{53}, istioMesh)
+		lab.Check(t, open(t, w.pod, backend).Apply(decide(t, consulScenarios["DNS of all"].pod(), linkerdSettings())))
+		w.pod.Load(t, repeating)
+		w.peer.Load(t, repeating)
+		for i, to := range []dst{included, external} {
+			for _, first := range lost(t) {
+				w.repeat(t, "DNS of all", out(app, to, 53, direct), ipv4, uint16(first+i))
+			}
+		}
+	})
+}
+
 // TestBesideConsul has both plugins capture a pod, in either order, as while one replaces the
 // other.
 func TestBesideConsul(t *testing.T) {

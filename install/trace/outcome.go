@@ -100,7 +100,8 @@ func outcome(rs capture.Ruleset, chain capture.Chain, r capture.Rule) Outcome {
 		return Outcome{"captured", "inbound"}
 	case chain.Name == "ISTIO_REDIRECT":
 		return Outcome{"captured", "outbound"}
-	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate:
+	case r.Do.Verdict == capture.Redirect || r.Do.Verdict == capture.Translate,
+		!r.Match.Dst.IsZero() && r.Match.Dst.Name == "" && !r.Match.DstPort.IsZero(): // a query for the server that the mesh uses
 		return Outcome{"captured", "dns"}
 	case rs.HasFence() && r.Match.In.Name == capture.ListReroute: // the fence decides about these
 		return Outcome{}

@@ -2,7 +2,11 @@
 
 package capture
 
-import "strings"
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+)
 
 // flow is a mesh's complete policy for one hook, as chains of the table nat. Rules adds it to nat and,
 // with refusals in place of redirections, to ISTIO_SYN and to a fence. The first rule that matches a
@@ -62,6 +66,10 @@ func (f *flow) translate(in *Intent) {
 		}
 		for _, protocol := range []Protocol{TCP, UDP} {
 			m.Protocol, m.DstPort = protocol, dns(protocol).DstPort
+			// nat changes nothing in a query to this very server, so its conntrack entry has no translation.
+			if to := t.To.Addr(); cmp.Or(t.To.Port(), portDNS) == portDNS {
+				f.exempt(Match{Protocol: protocol, Dst: one(netip.PrefixFrom(to, to.BitLen())), DstPort: m.DstPort}, "sent to the mesh's DNS server")
+			}
 			f.add(m, Action{Verdict: Translate, To: t.To}, "DNS over "+strings.ToUpper(string(protocol)))
 		}
 	}
