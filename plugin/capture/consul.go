@@ -82,7 +82,7 @@ func readConsul(d *decider) Intent {
 	for _, uid := range unique(wholeList(d, "ExcludeUIDs", c.ExcludeUIDs, parseUID)...) {
 		in.Exempt = append(in.Exempt, Exempt{Protocol: TCP, UIDs: &IDRange{uid, uid}})
 	}
-	dualStack := d.consulDualStack()
+	dualStack := d.pod.Annotations[annotationConsulDualStack] == "true" // consul-cni takes other values for false, too
 	in.Translations = d.consulDNS(c, dualStack)
 
 	d.readWholeProxy(&in, "ProxyUserID", c.ProxyUserID, consulUID)
@@ -119,14 +119,6 @@ func consulPorts(text string) (PortRange, error) {
 		text = cmp.Or(first, "0") + "-" + cmp.Or(last, "65535")
 	}
 	return parsePortRange(text)
-}
-
-func (d *decider) consulDualStack() bool {
-	text := d.pod.Annotations[annotationConsulDualStack]
-	if text != "" && text != "true" && text != "false" {
-		d.fault(annotationConsulDualStack, text, "expected true or false")
-	}
-	return text == "true"
 }
 
 // consulDNS returns the translations of DNS queries. Without ConsulDNSPort, queries for any server of

@@ -53,10 +53,22 @@ func TestConsulKeys(t *testing.T) {
 			t.Errorf("%s: got %s, want %s; %q, %v", fields, got, want, warnings, err)
 		}
 	}
-	for text, want := range map[string]string{"": "[{127.0.0.1/32 127.0.0.1:8600}]", "true": "[{127.0.0.1/32 127.0.0.1:8600} {::1/128 [::1]:8600}]"} {
+	for text, want := range map[string]string{"": "[{127.0.0.1/32 127.0.0.1:8600}]", "True": "[{127.0.0.1/32 127.0.0.1:8600}]", "true": "[{127.0.0.1/32 127.0.0.1:8600} {::1/128 [::1]:8600}]"} {
 		in, _, err := decide(consulPod(`,"ConsulDNSPort":8600`, dualStackOf(text)), withLinkerd(), dualStack)
 		if err != nil || fmt.Sprint(in.Translations) != want || (in.IPv6 == Captured) != (text == "true") {
 			t.Errorf("dual-stack %q: %v, IPv6 %q, %v", text, in.Translations, in.IPv6, err)
+		}
+	}
+}
+
+// TestConsulServer exempts queries to the DNS server if a translation would not change them.
+func TestConsulServer(t *testing.T) {
+	t.Parallel()
+	for fields, exempts := range map[string]bool{"": true, `,"ConsulDNSPort":53`: true, `,"ConsulDNSPort":8600`: false} {
+		in, _, err := decide(consulPod(`,"ConsulDNSIP":"10.0.0.5"`+fields), withLinkerd(), only4)
+		got := strings.Count(Rules(in).String(), "ip daddr 10.0.0.5 tcp dport 53 counter return")
+		if err != nil || got != map[bool]int{true: 2}[exempts] {
+			t.Errorf("%s: %d rules, %v", fields, got, err)
 		}
 	}
 }
@@ -74,29 +86,28 @@ func TestConsulFaults(t *testing.T) {
 	t.Parallel()
 	raw := func(text string) Pod { return consulPod("", annotated(annotationConsulConfig, text)) }
 	for want, pod := range map[string]Pod{
-		"redirect-traffic-config: it is absent: expected the JSON":     consulPod("", func(p *Pod) { delete(p.Annotations, annotationConsulConfig) }),
-		`redirect-traffic-config: "": EOF: expected the JSON`:          raw(""),
-		`redirect-traffic-config: "[]": json: cannot unmarshal array`:  raw("[]"),
-		`"null": ProxyInboundPort is "0": expected a port`:             raw("null"),
-		`text follows it: expected the JSON`:                           raw(`{} {}`),
-		`json: unknown field "ExcludeUsers"`:                           consulPod(`,"ExcludeUsers":[]`),
-		`ProxyInboundPort of type uint16`:                              consulPod(`,"ProxyInboundPort":70000`),
-		`ProxyInboundPort is "0": expected a port from 1`:              consulPod(`,"ProxyInboundPort":0`),
-		`ProxyUserID: "x": expected a numeric uid`:                     consulPod(`,"ProxyUserID":"x"`),
-		`ProxyUserID: expected a uid from 1`:                           consulPod(`,"ProxyUserID":"0"`),
-		`ExcludeUIDs: "4294967296": expected a numeric uid`:            consulPod(`,"ExcludeUIDs":["4294967296"]`),
-		`ExcludeInboundPorts: "ssh": expected a decimal port`:          consulPod(`,"ExcludeInboundPorts":["80","ssh"]`),
-		`ExcludeOutboundPorts: "9-8": expected the lower`:              consulPod(`,"ExcludeOutboundPorts":["9:8"]`),
-		`ExcludeInboundPorts: empty element`:                           consulPod(`,"ExcludeInboundPorts":[""]`),
-		`ExcludeOutboundCIDRs: "10.0.0.0/33": expected a range`:        consulPod(`,"ExcludeOutboundCIDRs":["10.0.0.0/33"]`),
-		`ConsulDNSIP is "::1": expected an IPv6 address with`:          consulPod(`,"ConsulDNSIP":"::1"`),
-		`ConsulDNSIP is "x": expected`:                                 consulPod(`,"ConsulDNSIP":"x"`),
-		`ConsulDNSIP is "10.0.0.1": expected`:                          consulPod(`,"ConsulDNSIP":"10.0.0.1"`, dualStackOf("true")),
-		`ConsulDNSIP is "fe80::1%eth0": expected`:                      consulPod(`,"ConsulDNSIP":"fe80::1%eth0"`, dualStackOf("true")),
-		`ConsulDNSIP is "::ffff:1.2.3.4": expected`:                    consulPod(`,"ConsulDNSIP":"::ffff:1.2.3.4"`, dualStackOf("true")),
-		`consul.hashicorp.com/dual-stack: "yes": expected true or fal`: consulPod("", dualStackOf("yes")),
-		`exemptions (one for each user and protocol), got 501`:         consulPod(`,"ExcludeUIDs":` + strings.ReplaceAll(fmt.Sprintf("%q", manyUsers(501)), " ", ",")),
-		`redirect-traffic-config: "{\"ProxyUserID\"`:                   consulPod(`,"ExcludeUIDs":["1` + strings.Repeat(`","1`, maxElements) + `"]`),
+		"redirect-traffic-config: it is absent: expected the JSON":    consulPod("", func(p *Pod) { delete(p.Annotations, annotationConsulConfig) }),
+		`redirect-traffic-config: "": EOF: expected the JSON`:         raw(""),
+		`redirect-traffic-config: "[]": json: cannot unmarshal array`: raw("[]"),
+		`"null": ProxyInboundPort is "0": expected a port`:            raw("null"),
+		`text follows it: expected the JSON`:                          raw(`{} {}`),
+		`json: unknown field "ExcludeUsers"`:                          consulPod(`,"ExcludeUsers":[]`),
+		`ProxyInboundPort of type uint16`:                             consulPod(`,"ProxyInboundPort":70000`),
+		`ProxyInboundPort is "0": expected a port from 1`:             consulPod(`,"ProxyInboundPort":0`),
+		`ProxyUserID: "x": expected a numeric uid`:                    consulPod(`,"ProxyUserID":"x"`),
+		`ProxyUserID: expected a uid from 1`:                          consulPod(`,"ProxyUserID":"0"`),
+		`ExcludeUIDs: "4294967296": expected a numeric uid`:           consulPod(`,"ExcludeUIDs":["4294967296"]`),
+		`ExcludeInboundPorts: "ssh": expected a decimal port`:         consulPod(`,"ExcludeInboundPorts":["80","ssh"]`),
+		`ExcludeOutboundPorts: "9-8": expected the lower`:             consulPod(`,"ExcludeOutboundPorts":["9:8"]`),
+		`ExcludeInboundPorts: empty element`:                          consulPod(`,"ExcludeInboundPorts":[""]`),
+		`ExcludeOutboundCIDRs: "10.0.0.0/33": expected a range`:       consulPod(`,"ExcludeOutboundCIDRs":["10.0.0.0/33"]`),
+		`ConsulDNSIP is "::1": expected an IPv6 address with`:         consulPod(`,"ConsulDNSIP":"::1"`),
+		`ConsulDNSIP is "x": expected`:                                consulPod(`,"ConsulDNSIP":"x"`),
+		`ConsulDNSIP is "10.0.0.1": expected`:                         consulPod(`,"ConsulDNSIP":"10.0.0.1"`, dualStackOf("true")),
+		`ConsulDNSIP is "fe80::1%eth0": expected`:                     consulPod(`,"ConsulDNSIP":"fe80::1%eth0"`, dualStackOf("true")),
+		`ConsulDNSIP is "::ffff:1.2.3.4": expected`:                   consulPod(`,"ConsulDNSIP":"::ffff:1.2.3.4"`, dualStackOf("true")),
+		`exemptions (one for each user and protocol), got 501`:        consulPod(`,"ExcludeUIDs":` + strings.ReplaceAll(fmt.Sprintf("%q", manyUsers(501)), " ", ",")),
+		`redirect-traffic-config: "{\"ProxyUserID\"`:                  consulPod(`,"ExcludeUIDs":["1` + strings.Repeat(`","1`, maxElements) + `"]`),
 	} {
 		_, _, err := decide(pod, withLinkerd(), only4)
 		expect(t, want, err, want)

@@ -86,7 +86,6 @@ func readKuma(d *decider) Intent {
 	inbound, outbound := &c.Redirect.Inbound, &c.Redirect.Outbound
 	in := Intent{
 		Mesh:                  config.Kuma,
-		DNSPort:               d.wholePort("redirect.dns.port", c.Redirect.DNS.Port),
 		CaptureDNS:            c.Redirect.DNS.Enabled,
 		LoopbackCIDR:          localhostIPv4,
 		DropInvalid:           c.DropInvalidPackets,
@@ -96,6 +95,9 @@ func readKuma(d *decider) Intent {
 		OutboundPort:          d.wholePort("redirect.outbound.port", outbound.Port),
 		IncludeOutboundPorts:  d.wholePorts("redirect.outbound.includePorts", outbound.IncludePorts),
 		ExcludeOutboundRanges: disjoint(mesh.ExcludeOutboundIPRanges),
+	}
+	if in.CaptureDNS {
+		in.DNSPort = d.wholePort("redirect.dns.port", c.Redirect.DNS.Port)
 	}
 	if only := d.wholePorts("redirect.inbound.includePorts", inbound.IncludePorts); inbound.Enabled {
 		in.InboundPorts = Selection[uint16]{len(only) == 0, only}

@@ -31,16 +31,16 @@ func kumaPod(text string, changes ...func(*Pod)) Pod {
 // TestKumaKeys reads every field as kuma-cni does, over Kuma's defaults.
 func TestKumaKeys(t *testing.T) {
 	t.Parallel()
-	const defaults = "in 15006 {true []} [9] [] out 15001 [] [7] true dns false 15053 uid 5678 invalid false"
+	const defaults = "in 15006 {true []} [9] [] out 15001 [] [7] true dns false 0 uid 5678 invalid false"
 	for text, want := range map[string]string{
-		"{}": defaults,
+		"{}": defaults, "redirect: {dns: {port: 0}}": defaults,
 		"cniMode: true\nverbose: true\nlog: {enabled: false, level: 7}\nredirect: {dns: {skipConntrackZoneSplit: true, resolvConfigPath: /x}}": defaults,
-		"kumaDPUser: 7\ndropInvalidPackets: true": "in 15006 {true []} [9] [] out 15001 [] [7] true dns false 15053 uid 7 invalid true",
+		"kumaDPUser: 7\ndropInvalidPackets: true": "in 15006 {true []} [9] [] out 15001 [] [7] true dns false 0 uid 7 invalid true",
 		`redirect: {dns: {enabled: true, captureAll: true, port: "53"}, inbound: {port: 1, excludePorts: "80, 81"}, outbound: {port: "2", excludePorts: [80, "81,82"]}}`://
 		"in 1 {true []} [9 80 81] [] out 2 [] [7 80 81 82] true dns true 53 uid 5678 invalid false",
 		"redirect: {inbound: {includePorts: [81, 80, 81], excludePortsForIPs: [10.0.0.1, '10.0.0.0/8,fd00::/8']}, outbound: {includePorts: '443', excludePorts: [80]}}"://
-		"in 15006 {false [80 81]} [9] [10.0.0.0/8 fd00::/8] out 15001 [443] [7] false dns false 15053 uid 5678 invalid false",
-		"redirect: {inbound: {enabled: false, includePorts: ''}, outbound: {enabled: false, includePorts: [1]}}": "in 15006 {false []} [9] [] out 0 [] [7] false dns false 15053 uid 5678 invalid false",
+		"in 15006 {false [80 81]} [9] [10.0.0.0/8 fd00::/8] out 15001 [443] [7] false dns false 0 uid 5678 invalid false",
+		"redirect: {inbound: {enabled: false, includePorts: ''}, outbound: {enabled: false, includePorts: [1]}}": "in 15006 {false []} [9] [] out 0 [] [7] false dns false 0 uid 5678 invalid false",
 	} {
 		in, warnings, err := decide(kumaPod(text), withLinkerd(), only4)
 		got := fmt.Sprint("in ", in.InboundPort, " ", in.InboundPorts, " ", in.ExcludeInboundPorts, " ", in.ExcludeInboundRanges, " out ", in.OutboundPort, " ", in.IncludeOutboundPorts, " ",
@@ -106,21 +106,22 @@ func TestKumaTuples(t *testing.T) {
 func TestKumaFaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                 "EOF: expected YAML with the fields of Kuma 3",
-		"[]":                               "cannot unmarshal !!seq",
-		"a: 1":                             "field a not found",
-		"ebpf: {enabled: true}":            "field ebpf not found",
-		"redirect: {inbound: {ports: 1}}":  "field ports not found",
-		"redirect: {}\nredirect: {}":       "already set",
-		"{}\n---\n{}":                      "another document follows it",
-		"kumaDPUser: kuma-dp":              `kumaDPUser: "kuma-dp": expected a numeric uid`,
-		"kumaDPUser: '0'":                  "kumaDPUser: expected a uid from 1",
-		"ipFamilyMode: ipv6":               `ipFamilyMode is "ipv6": expected dualstack or ipv4`,
-		"dropInvalidPackets: 5":            "cannot unmarshal !!int `5` into bool",
-		"redirect: {inbound: {port: 0}}":   `redirect.inbound.port is "0": expected a port from 1`,
-		"redirect: {outbound: {port: x}}":  `redirect.outbound.port is "x": expected a port`,
-		"redirect: {dns: {port: 70000}}":   `redirect.dns.port is "70000": expected a port`,
-		"redirect: {dns: {enabled: true}}": "redirect.dns.captureAll is false: expected true",
+		"":                                "EOF: expected YAML with the fields of Kuma 3",
+		"[]":                              "cannot unmarshal !!seq",
+		"a: 1":                            "field a not found",
+		"ebpf: {enabled: true}":           "field ebpf not found",
+		"redirect: {inbound: {ports: 1}}": "field ports not found",
+		"redirect: {}\nredirect: {}":      "already set",
+		"{}\n---\n{}":                     "another document follows it",
+		"kumaDPUser: kuma-dp":             `kumaDPUser: "kuma-dp": expected a numeric uid`,
+		"kumaDPUser: '0'":                 "kumaDPUser: expected a uid from 1",
+		"ipFamilyMode: ipv6":              `ipFamilyMode is "ipv6": expected dualstack or ipv4`,
+		"dropInvalidPackets: 5":           "cannot unmarshal !!int `5` into bool",
+		"redirect: {inbound: {port: 0}}":  `redirect.inbound.port is "0": expected a port from 1`,
+		"redirect: {outbound: {port: x}}": `redirect.outbound.port is "x": expected a port`,
+		"redirect: {dns: {enabled: true, captureAll: true, port: 0}}":                         `redirect.dns.port is "0": expected a port`,
+		"redirect: {dns: {enabled: true, captureAll: true, port: 70000}}":                     `redirect.dns.port is "70000": expected a port`,
+		"redirect: {dns: {enabled: true}}":                                                    "redirect.dns.captureAll is false: expected true",
 		"redirect: {vnet: {networks: ['br+:172.18.0.0/16']}}":                                 "redirect.vnet.networks is not served: expected none",
 		"redirect: {inbound: {insertRedirectInsteadOfAppend: true}}":                          "insertRedirectInsteadOfAppend is not served: expected false",
 		"redirect: {outbound: {insertRedirectInsteadOfAppend: true}}":                         "insertRedirectInsteadOfAppend is not served: expected false",
