@@ -47,6 +47,8 @@ var exempt = []exemption{
 	{"guides/migrate-consul-kuma.md", "helm -n capture-cni ", consul},
 	{"guides/migrate-consul-kuma.md", "kubectl -n consul patch daemonset ", consul},
 	{"guides/migrate-consul-kuma.md", "helm -n kuma-system upgrade ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl -n kuma-system rollout status ", consul},
+	{"guides/migrate-consul-kuma.md", "kubectl taint nodes --all NodeReadiness:NoSchedule-", consul},
 	{"guides/migrate-consul-kuma.md", "kubectl capture-cni ", consul},
 	{"guides/migrate-consul-kuma.md", "kubectl -n capture-cni rollout status ", consul},
 	{"guides/migrate-consul-kuma.md", "kubectl -n NAMESPACE rollout restart ", consul},
