@@ -108,8 +108,10 @@ var examples = []struct {
 	name   string
 	probes []probe
 }{
-	{"egress", []probe{out(app, external, 80, outbound), out(sidecarProxy, external, 80, direct), out(app, serviceVIP, 80, direct), in(podIP, 80, direct)}},
-	{"tls", []probe{in(podIP, 80, inbound), in(podIP, 9005, direct), out(sidecarProxy, localhost, 80, direct), out(app, external, 80, direct)}},
+	{"both directions", []probe{
+		out(app, external, 80, outbound), out(sidecarProxy, external, 80, direct), out(app, serviceVIP, 80, inbound),
+		in(podIP, 80, inbound), in(podIP, 9005, direct), out(sidecarProxy, localhost, 80, direct),
+	}},
 }
 
 // TestExamples captures the pods of the reference's page as they are written.
