@@ -53,7 +53,8 @@ func TestConsulKeys(t *testing.T) {
 			t.Errorf("%s: got %s, want %s; %q, %v", fields, got, want, warnings, err)
 		}
 	}
-	for text, want := range map[string]string{"": "[{127.0.0.1/32 127.0.0.1:8600}]", "True": "[{127.0.0.1/32 127.0.0.1:8600}]", "true": "[{127.0.0.1/32 127.0.0.1:8600} {::1/128 [::1]:8600}]"} {
+	const dns4 = "[{127.0.0.1/32 127.0.0.1:8600}]"
+	for text, want := range map[string]string{"": dns4, "True": dns4, "true": "[{127.0.0.1/32 127.0.0.1:8600} {::1/128 [::1]:8600}]"} {
 		in, _, err := decide(consulPod(`,"ConsulDNSPort":8600`, dualStackOf(text)), withLinkerd(), dualStack)
 		if err != nil || fmt.Sprint(in.Translations) != want || (in.IPv6 == Captured) != (text == "true") {
 			t.Errorf("dual-stack %q: %v, IPv6 %q, %v", text, in.Translations, in.IPv6, err)
