@@ -78,7 +78,7 @@ func namespaceOf(args []string) string {
 
 var (
 	// namespaces are those that the guides use.
-	namespaces = []string{"", "capture-cni", "istio-system", "default", "kube-system", "consul", "shop", "NAMESPACE"}
+	namespaces = []string{"", "capture-cni", "istio-system", "default", "kube-system", "consul", "kuma-system", "shop", "NAMESPACE"}
 	// named are the kinds whose objects must exist.
 	named = map[string]string{
 		"daemonset": "daemonset", "clusterrole": "clusterrole", "clusterrolebinding": "clusterrolebinding", "serviceaccount": "serviceaccount",

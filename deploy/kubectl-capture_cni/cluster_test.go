@@ -50,7 +50,8 @@ func (c *cluster) change(do func()) {
 	c.changed = make(chan struct{})
 }
 
-// watch sends all objects of a list after each change, as modified objects.
+// watch sends all objects of a list as modified objects: once, because they can have changed since the
+// list, and after each change.
 func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		http.Error(w, "no streaming of lists", http.StatusUnprocessableEntity)
@@ -62,13 +63,6 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	for {
 		c.mu.Lock()
 		changed := c.changed
-		c.mu.Unlock()
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		}
-		c.mu.Lock()
 		var items []any
 		switch parts := strings.Split(r.URL.Path, "/"); parts[len(parts)-1] {
 		case "daemonsets":
@@ -87,6 +81,11 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		c.mu.Unlock()
 		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
 	}
 }
 

@@ -102,9 +102,9 @@ func (g *Guard) giveTurns(now time.Time) {
 }
 
 // update replaces a pod's rules by the desired ones, unless the pod has ended, and returns the finding
-// after that. After an error, the pod has its old rules, with two exceptions: if conntrack could not be
-// flushed, it has the new ones, and if rules of iptables-legacy could not be removed, it has both, and
-// the next examination finds drift.
+// after that. After an error, the pod has its old rules, with two exceptions. If conntrack could not be
+// flushed, it has the new ones, and connections from before the fence stay. If rules of iptables-legacy
+// could not be removed, it has both, and the next examination finds drift.
 func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, found report.Finding) report.Finding {
 	runs, err := e.runs(ctx, w)
 	if err == nil && (!runs || !netns.Is(w.sandbox.NetNS)) {
@@ -126,5 +126,5 @@ func (e *examiner) update(ctx context.Context, netns Namespace, w *watched, foun
 	earlier := w.baseline.Stamp
 	w.baseline, w.repaired = baseline{Stamp: w.desired.stamp, Backend: config.NFTables}, found.Code
 	return finding(report.Captured, "from "+earlier+" to "+w.desired.stamp+
-		"; connections that began before keep the decision of the earlier rules until they end; if the pod got a fence, they were reset")
+		"; connections that began before keep the decision of the earlier rules until they end, except that a new fence resets them")
 }

@@ -43,7 +43,7 @@ func Update(ctx context.Context, n *podnet.Namespace, in capture.Intent) error {
 			err = replaceRules(ctx, rules)
 		}
 		if err == nil && rules.HasFence() && !fenced {
-			err = FlushEntries(ctx)
+			err = FlushEntries(context.WithoutCancel(ctx)) // the rules may have taken all of the caller's time
 		}
 		return err
 	})

@@ -167,7 +167,8 @@ func (b *builder) fenceFlow(f flow, openings []Match, bypasses, refused Action) 
 			case m.Protocol == UDP, m.Family == IPv4 && r.Match.OnlyFamily() == IPv6, b.hasJudged(m):
 				continue
 			case r.Do.Verdict == Return && m.In.Name == ListReroute:
-				// Of what arrives by a rerouted interface, nat captures nothing more, but the pod excludes nothing.
+				// nat leaves other packets of a rerouted interface uncaptured, but this is no exclusion, so they
+				// need an exception.
 				for _, o := range openings {
 					o.In = m.In
 					b.exempt(o, "an exception of the fence")

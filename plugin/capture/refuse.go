@@ -61,8 +61,8 @@ func (b *builder) inboundSYNs() {
 	b.add(Match{}, Action{Verdict: Drop}, "it would bypass the proxy")
 }
 
-// exemptProxysPort exempts inbound packets to the proxy's port. nat changes nothing in such a packet, so its
-// conntrack entry has no translation.
+// exemptProxysPort exempts inbound packets to the proxy's port. They reach the proxy although nat leaves no
+// translation in their conntrack entry, because a redirection to that port changes nothing.
 func (b *builder) exemptProxysPort() {
 	if b.redirectsInbound() {
 		m := tcpPorts("", PortRange{b.InboundPort, b.InboundPort})

@@ -47,8 +47,8 @@ func Complete(d capture.Decision, pod []netip.Addr) (capture.Decision, error) {
 }
 
 // nodeAddresses returns the addresses in this process's own network namespace, which is the node's. It
-// omits those of Services: of kube-proxy's interface for IPVS, and kube-router's. On NodeLocal
-// DNSCache's, the node receives packets to every port of the Service's address.
+// omits the addresses of Services on the interfaces of kube-proxy, for IPVS, and of kube-router. It keeps
+// those on NodeLocal DNSCache's interface, because the node accepts packets to all of their ports.
 func nodeAddresses() ([]netip.Addr, error) {
 	all, err := ListAddresses()
 	if err != nil {
