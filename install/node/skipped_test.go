@@ -27,8 +27,7 @@ func TestListThatIsSkipped(t *testing.T) {
 
 // TestPlainConfigurations leaves a plain configuration where it is, also one that its owner writes
 // after mode auto is decided, and restores one that an earlier release renamed. For a list that an
-// earlier release made, modes insert and
-// dropin keep the entry, and report a fault.
+// earlier release made, modes insert and dropin keep the entry, and report a fault.
 func TestPlainConfigurations(t *testing.T) {
 	t.Parallel()
 	const plain, renamed = "10-bridge.conf", "10-bridge.conf.capture-cni-original"
