@@ -98,7 +98,7 @@ func judgeRefused(err error, b baseline, o kernel.Observation) report.Finding {
 	if found.Code != report.Uncaptured {
 		return unknown(err)
 	}
-	found.Reason += ", and the plugin can't decide which ones it needs: " + podnet.Explained(err).Error()
+	found.Reason += ", and the plugin can't decide which ones it needs: " + unknown(err).Reason
 	return found
 }
 
