@@ -114,19 +114,17 @@ func (d *decider) checkFencedContainers(proxyGID uint32) {
 		may, mend := "", ""
 		switch {
 		case c.Name == d.proxy.Name:
-			continue
 		case c.NetAdmin || !c.NoNetRaw:
 			may, mend = "have the capability NET_RAW or NET_ADMIN", "drop ALL capabilities, add neither of these, and do not set privileged"
 		case d.isValidation(c):
-			continue
 		case !c.NoNewPrivileges:
 			may, mend = "get the proxy's uid or gid by a set-ID program", "set allowPrivilegeEscalation to false"
 		case proxyGID != 0 && c.GID.Number == 0:
 			may, mend = "have the gid of the proxy, which may run as root,", "set runAsGroup to another gid than root's and the proxy's"
-		default:
-			continue
 		}
-		lines = append(lines, fmt.Sprintf("container %s may %s and send past the fence: in its security context, %s", c.Name, may, mend))
+		if may != "" {
+			lines = append(lines, fmt.Sprintf("container %s may %s and send past the fence: in its security context, %s", c.Name, may, mend))
+		}
 	}
 	d.refusals = append(d.refusals, config.Few(lines, "containers may send past the fence")...)
 }

@@ -118,9 +118,12 @@ func readKuma(d *decider) Intent {
 	d.readWholeProxy(&in, "kumaDPUser", cmp.Or(c.KumaDPUser, fmt.Sprint(kumaUID)), kumaUID)
 	// With dualstack, kuma-validation fails unless IPv6 is captured, even if the pod has only a link-local
 	// address of IPv6, which the kernel may add after ADD.
-	if d.families.dualStack = c.IPFamilyMode == "dualstack"; c.IPFamilyMode == "ipv4" {
+	switch c.IPFamilyMode {
+	case "dualstack":
+		d.families.dualStack = true
+	case "ipv4":
 		d.families.otherwise = ", ipFamilyMode is ipv4"
-	} else if !d.families.dualStack {
+	default:
 		d.wholeFault("ipFamilyMode is %s: expected dualstack or ipv4", config.Quoted(c.IPFamilyMode))
 	}
 	d.warnEarlyContainers(&in, containerKumaInit, containerKumaValidation)
