@@ -5,7 +5,6 @@ package build
 import (
 	"bytes"
 	"debug/buildinfo"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -36,7 +35,7 @@ func TestFIPS(t *testing.T) {
 		}
 	}
 	program := filepath.Join(t.TempDir(), "capture-cni")
-	if err := os.WriteFile(program, content, 0o700); err != nil {
+	if err := lab.WriteProgram(program, content); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), program, "--version").CombinedOutput(); err != nil {

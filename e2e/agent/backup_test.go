@@ -108,7 +108,7 @@ func otherRelease(t *testing.T) string {
 	for _, name := range []string{"capture-cni", "capture-cni-lookup"} {
 		content, err := os.ReadFile(filepath.Join(machine.Bin, name))
 		lab.Check(t, err)
-		lab.Check(t, os.WriteFile(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...), 0o755))
+		lab.Check(t, lab.WriteProgram(filepath.Join(dir, name), append(content, strconv.Itoa(len(content))...)))
 	}
 	return filepath.Join(dir, "capture-cni")
 }

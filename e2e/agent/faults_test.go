@@ -26,9 +26,9 @@ func TestBrokenPlugin(t *testing.T) {
 	n.Start(t, "--mode", "insert").StopOnceReady(t)
 	good := files(t, n.BinDir)["/capture-cni"]
 	broken := filepath.Join(t.TempDir(), "broken")
-	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	lab.Check(t, lab.WriteProgram(broken, []byte("#!/bin/sh\nexit 1\n")))
 	for _, installed := range []string{good, "damaged"} {
-		lab.Check(t, os.WriteFile(n.BinDir+"/capture-cni", []byte(installed), 0o755))
+		lab.Check(t, lab.WriteProgram(n.BinDir+"/capture-cni", []byte(installed)))
 		b := n.Start(t, "--mode", "insert", "--plugin", broken)
 		b.Ready(t, http.StatusServiceUnavailable)
 		lab.Eventually(t, func() error {

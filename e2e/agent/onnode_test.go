@@ -150,7 +150,7 @@ VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}' ;;
 esac
 `
 		release := t.TempDir()
-		lab.Check(t, os.WriteFile(release+"/capture-cni", []byte(older), 0o755))
+		lab.Check(t, lab.WriteProgram(release+"/capture-cni", []byte(older)))
 		a := n.startWithoutToken(t, "--plugin", release+"/capture-cni")
 		body := a.Ready(t, http.StatusServiceUnavailable)
 		for !strings.Contains(body, "kubeconfig is missing") {

@@ -111,7 +111,7 @@ func TestTaintStays(t *testing.T) {
 		return false
 	}
 	broken := filepath.Join(t.TempDir(), "broken")
-	lab.Check(t, os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	lab.Check(t, lab.WriteProgram(broken, []byte("#!/bin/sh\nexit 1\n")))
 	for name, tt := range map[string]struct {
 		damage func(n *node)
 		args   []string

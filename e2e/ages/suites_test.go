@@ -67,7 +67,7 @@ func newTools(t *testing.T, root string) toolset {
 	for _, program := range programs {
 		name := filepath.Base(program)
 		script := fmt.Sprintf("#!/bin/sh\nexport XTABLES_LOCKFILE=/proc/self/comm\nexec unshare --mount sh -c 'mount --bind /proc %[1]s/proc && exec chroot %[1]s /usr/sbin/%[2]s \"$@\"' %[2]s \"$@\"\n", root, name)
-		lab.Check(t, os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755))
+		lab.Check(t, lab.WriteProgram(filepath.Join(directory, name), []byte(script)))
 	}
 	return toolset(directory)
 }

@@ -106,7 +106,7 @@ func TestMirror(t *testing.T) {
 		{"http://near/debian/ http://near/debian-security", "bookworm-security", "http://near/debian-security"},
 	} {
 		script := "#!/bin/sh\necho " + tt.sites + "\n"
-		if err := os.WriteFile(filepath.Join(directory, "apt-get"), []byte(script), 0o755); err != nil {
+		if err := lab.WriteProgram(filepath.Join(directory, "apt-get"), []byte(script)); err != nil {
 			t.Fatal(err)
 		}
 		if got := mirror(t.Context(), tt.suite); got != tt.want {

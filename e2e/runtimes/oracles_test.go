@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/go-cni"
@@ -65,8 +66,14 @@ func loadContainerd(n node, bins []string) (l loaded) {
 	return l
 }
 
+// executing is held while CRI-O's loader executes programs. The kernel executes no program that is open
+// for writing, and a process that another goroutine starts has a copy of each open file until its exec.
+var executing sync.Mutex
+
 // loadCRIO reads the fields of the loader, which has no method for them.
 func loadCRIO(n node, bins []string) (l loaded) {
+	executing.Lock()
+	defer executing.Unlock()
 	loader, err := ocicni.InitCNINoInotify(n.network, n.netDir, filepath.Join(bins[0], ".cache"), bins...)
 	if err != nil {
 		return l

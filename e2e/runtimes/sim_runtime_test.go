@@ -41,10 +41,6 @@ type container struct {
 // memory has what a loader makes of a directory, for all histories.
 var memory sync.Map
 
-// loading is held while programs are executed: no program has a writer then. A process that another
-// worker starts would keep the file open that this worker writes (ETXTBSY).
-var loading sync.Mutex
-
 // wouldLoad returns what the runtime makes of its directory at this moment.
 func (w *world) wouldLoad() loaded {
 	key := [2]string{w.runtime.name + w.sign(w.netDir), w.sign(w.binDir)}
@@ -52,8 +48,6 @@ func (w *world) wouldLoad() loaded {
 		return found.(loaded)
 	}
 	n := node{netDir: w.netDir, bins: []string{w.binDir}}
-	loading.Lock()
-	defer loading.Unlock()
 	found := oracles[w.runtime.name](n, n.bins)
 	memory.Store(key, found)
 	return found

@@ -97,7 +97,7 @@ func ownProgram(t *testing.T) string {
 	lab.Check(t, err)
 	content, err := os.ReadFile(own)
 	program := filepath.Join(directory, "program")
-	lab.Check(t, errors.Join(err, os.Chmod(directory, 0o755), os.WriteFile(program, content, 0o755)))
+	lab.Check(t, errors.Join(err, os.Chmod(directory, 0o755), lab.WriteProgram(program, content)))
 	return program
 }
 

@@ -45,7 +45,7 @@ func TestTry(t *testing.T) {
 		"another that fails":         {Executor(execute).tryVersion, "exit 2", "capture-cni-lookup does not run: exit status 2"},
 	} {
 		path := filepath.Join(t.TempDir(), "program")
-		lab.Check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755))
+		lab.Check(t, lab.WriteProgram(path, []byte("#!/bin/sh\n"+tt.script+"\n")))
 		if err := tt.try(t.Context(), path); fmt.Sprint(err) != tt.want {
 			t.Errorf("%s: got error %v, want %s", name, err, tt.want)
 		}

@@ -202,7 +202,7 @@ func TestOtherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(filepath.Dir(dir), "client")
-	if err := os.WriteFile(binary, program, 0o755); err != nil {
+	if err := lab.WriteProgram(binary, program); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), binary, "-test.run", "^TestOtherUser$", "-test.v")

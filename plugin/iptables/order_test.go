@@ -27,7 +27,7 @@ func TestOrderOfFamilies(t *testing.T) {
 	for _, family := range []capture.Family{capture.IPv4, capture.IPv6} {
 		restore := filepath.Join(directory, string(family)+"-restore")
 		script := fmt.Sprintf("#!/bin/sh\n(echo '*%s'; cat) >> %s\n", family, input)
-		if err := os.WriteFile(restore, []byte(script), 0o700); err != nil {
+		if err := lab.WriteProgram(restore, []byte(script)); err != nil {
 			t.Fatal(err)
 		}
 		b.programs[family] = programs{variant: config.IPTablesNFT, restore: restore}

@@ -225,7 +225,7 @@ func TestPodsEnd(t *testing.T) {
 		ptp := node.Path("/opt/cni/bin/ptp")
 		lab.Check(t, os.Link(ptp, ptp+"-itself"))
 		t.Cleanup(func() { lab.Check(t, os.Rename(ptp+"-itself", ptp)) })
-		lab.Check(t, os.WriteFile(ptp+"-slow", []byte(slowEnd), 0o755))
+		lab.Check(t, lab.WriteProgram(ptp+"-slow", []byte(slowEnd)))
 		lab.Check(t, os.Rename(ptp+"-slow", ptp)) // CRI-O drops a list while one of its plugins is missing
 		pods = append(pods, suite.Server("ends-"+node.Name, node.Name))
 	}

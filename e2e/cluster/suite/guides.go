@@ -52,7 +52,7 @@ func (c *Suite) NewOperator(t *testing.T) *Operator {
 		}
 	}
 	lab.Check(t, os.Symlink(filepath.Join(c.Dir, "bin", "kubectl"), filepath.Join(bin, "kubectl")))
-	lab.Check(t, os.WriteFile(filepath.Join(bin, "helm"), []byte(helm), 0o755))
+	lab.Check(t, lab.WriteProgram(filepath.Join(bin, "helm"), []byte(helm)))
 	parts, err := filepath.Abs(c.Parts)
 	lab.Check(t, err)
 	return &Operator{dir, append(c.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+filepath.Join(parts, "helm"))}
