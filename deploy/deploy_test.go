@@ -193,6 +193,7 @@ var refusals = []struct{ value, errContains string }{
 	{"token.ttl=1d", "/token/ttl"},
 	{"token.onNode=no", "/token/onNode"},
 	{"token.onNode=false,netconf.agentSocket=", "token.onNode is false and netconf.agentSocket is empty"},
+	{"netconf.agentSocket=/run/other/agent.sock", "expected a file in paths.runDir or paths.stateDir"},
 	{"guard.refresh=5m", "refresh"},
 	{"netconf.backendd=iptables", "backendd"},
 	{"netconf.kubeconfig=/x", "kubeconfig"},

@@ -73,7 +73,7 @@ func sample(t *testing.T, kind string) any {
 	t.Helper()
 	samples := map[string]any{
 		"duration": "1m30s", "port": float64(15101), "id": float64(1000650000), "CIDR": "127.0.0.0/8",
-		"absolute path, or empty": "/run/other/agent.sock", "list of names": []any{"a", "b"}, "list of meshes": []any{"istio", "linkerd"}, "list of namespaces": []any{"a", "kube-*"}, "list of exceptions": []any{"out:udp:53@10.96.0.10/32", "in:tcp:8000-8080@::/0"}, "list of CIDRs": []any{"10.0.0.0/8", "2001:db8::/32"},
+		"absolute path, or empty": "/var/lib/capture-cni/agent.sock", "list of names": []any{"a", "b"}, "list of meshes": []any{"istio", "linkerd"}, "list of namespaces": []any{"a", "kube-*"}, "list of exceptions": []any{"out:udp:53@10.96.0.10/32", "in:tcp:8000-8080@::/0"}, "list of CIDRs": []any{"10.0.0.0/8", "2001:db8::/32"},
 		"list of ports": []any{float64(1), float64(65535)}, "list of ids": []any{float64(0), float64(4294967295)},
 	}
 	if first, _, ok := strings.Cut(strings.TrimPrefix(kind, "`"), "`"); ok {
@@ -126,7 +126,7 @@ func TestEveryKeyArrives(t *testing.T) {
 func TestReportsOfMultus(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "", "paths.runDir=/run/other": `"agentSocket":"/run/other/agent.sock"`,
-		`paths.runDir=/run/other,netconf.agentSocket=/run/third/s`: `"agentSocket":"/run/third/s"`,
+		`paths.runDir=/run/other,netconf.agentSocket=/run/other/s`: `"agentSocket":"/run/other/s"`,
 	} {
 		network, _ := find[struct{ Spec struct{ Config string } }](t, objects(t, "mode=multus", values), "NetworkAttachmentDefinition", "istio-cni")
 		if got := network.Spec.Config; !strings.Contains(got, want) || strings.Count(got, "agentSocket") != min(len(want), 1) {

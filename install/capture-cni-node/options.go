@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/backend"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -85,9 +87,7 @@ func (o *options) declare(flags *pflag.FlagSet) {
 // connection.
 func (o *options) prepare() (err error) {
 	var faults []error
-	switch o.Mode {
-	case report.Auto, report.DropIn, report.Insert, report.Owned, report.Multus, report.MultusChain:
-	default:
+	if !slices.Contains([]report.Mode{report.Auto, report.DropIn, report.Insert, report.Owned, report.Multus, report.MultusChain}, o.Mode) {
 		faults = append(faults, fmt.Errorf("--mode is %q: expected auto, dropin, insert, owned, multus or multus-chain", o.Mode))
 	}
 	for _, flag := range []struct {
@@ -124,6 +124,9 @@ func (o *options) prepare() (err error) {
 		faults = append(faults,
 			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir, "+
 				"or a shorter agentSocket if --netconf sets it", pods, len(pods), host.MaxPath))
+	case pods != "" && !slices.Contains(append(config.Directories(), o.StateDir, o.RunDir), filepath.Dir(o.Entry.Conf.AgentSocket)):
+		faults = append(faults, fmt.Errorf("the plugin's key \"agentSocket\" is %q: expected a file in --run-dir or --state-dir, "+
+			"because the plugin accepts no other directory", o.Entry.Conf.AgentSocket))
 	case pods == "" && !o.Credentials.OnNode:
 		faults = append(faults,
 			errors.New(`--token-on-node is false and the plugin's key "agentSocket" is empty: the plugin could not read pods; set one of the two`))

@@ -89,7 +89,7 @@ func TestInstall(t *testing.T) {
 		"image, and fails": {nil, map[string]string{image: "-", plugin: "#!/bin/sh\nexit 1\n"}, none, "binary, entry waits", "binary, entry, pods"},
 		"state a file":     {nil, map[string]string{"/var/lib/capture-cni": "x"}, none, "binary, credentials waits, entry waits", "binary, credentials waits, entry, pods"},
 		"net gone":         {nil, map[string]string{"/etc/cni": "-"}, none, "entry", "entry, pods"},
-		"no CA":            {onNode, none, none, "binary, credentials, entry waits", "binary, credentials, entry"},
+		"no CA":            {onNode, none, none, "binary, credentials", "binary, credentials, entry"},
 		"a bin gone":       {dual, none, none, "binary, entry waits", "binary, entry, pods"},
 		"chain":            {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, none, "", "pods"},
 		"chain, boot gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{"/etc/tmpfiles.d/capture-cni.conf": "-"}, "", "entry, pods"},
@@ -248,7 +248,8 @@ func TestOwner(t *testing.T) { //nolint:paralleltest // another test's child has
 	}
 }
 
-// TestWithheld writes no entry for a backend that does not work, unless the node has had one.
+// TestWithheld writes no entry for a backend that does not work, or without credentials, unless the node
+// has had one.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	old := func(n *Node) error {
@@ -263,6 +264,12 @@ func TestWithheld(t *testing.T) {
 		"there, old":       {old, false},
 		"there, and noted": {func(n *Node) error { return errors.Join(old(n), n.ensureIn(n.Settings.StateDir, placedName, nil)) }, false},
 	} {
+		lacks, _ := wholeNode(t, func(s *Settings) { s.Credentials.OnNode = true })
+		lab.Check(t, errors.Join(os.MkdirAll(lacks.Settings.At(stateDir), 0o700), tt.before(lacks)))
+		installed := lacks.Install(t.Context(), false)
+		if got := strings.Contains(lacks.read(t, list), stateDir+config.KubeconfigName); got != tt.changed || installed.IsGood(PartCredentials) {
+			t.Errorf("%s, without credentials: an entry: %v, %s", name, got, installed)
+		}
 		n, log := wholeNode(t, func(s *Settings) {})
 		lab.Check(t, os.MkdirAll(n.Settings.At(stateDir), 0o700))
 		n.Settings.Backend = backend.Verdict{Asked: config.NFTables, Reason: "no nf_tables"}
@@ -336,7 +343,7 @@ func TestNamesAreSynced(t *testing.T) {
 	fault = nil
 	expect(all, 1)
 	expect(nil, 1)
-	fault = syscall.EIO
+	fault, n.Credentials.Kubeconfig = syscall.EIO, stateDir+config.KubeconfigName
 	_, err := n.PlaceEntry(t.Context())
 	if !errors.Is(err, host.ErrUnsynced) {
 		t.Fatalf("got %v", err)

@@ -6,6 +6,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/conflist"
 	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -71,11 +73,11 @@ func (n *Node) Install(ctx context.Context, renew bool) Report {
 		n.Credentials = current
 	}
 	report.Add(PartBackend, n.Settings.BackendFault())
-	if n.Credentials.Kubeconfig != "" && (report.IsGood(PartBinary) || n.pluginRuns(ctx)) {
+	if report.IsGood(PartBinary) || n.pluginRuns(ctx) {
 		_, err := n.PlaceEntry(ctx)
 		report.Add(PartEntry, err)
 	} else {
-		report.Add(PartEntry, conflist.Waiting("the agent writes the entry once the plugin and its credentials are installed"))
+		report.Add(PartEntry, conflist.Waiting("the agent writes the entry once the plugin is installed"))
 	}
 	report.Mode = n.Placed
 	return report
@@ -157,7 +159,7 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 // several lists. It writes nothing if withholdsEntry forbids that. changed reports whether it wrote a
 // missing or outdated entry, except by tryDropIn.
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
-	text := n.Settings.Entry.Text(n.Credentials.Kubeconfig)
+	text := n.Settings.Entry.Text(cmp.Or(n.Credentials.Kubeconfig, n.Settings.StateDir+"/"+config.KubeconfigName))
 	err = n.withLists(ctx, func(net conflist.Net) (err error) {
 		if withholds, err := n.withholdsEntry(net.Dir); err != nil || withholds {
 			return err

@@ -21,11 +21,12 @@ func (n *Node) isMarked() (marked bool, err error) {
 	return marked, err
 }
 
-// withholdsEntry reports whether the agent must not write the entry. While the backend does not work,
-// the agent neither changes an existing entry nor gives a node its first one. But it restores an entry
-// that the node has lost, because pods of the mesh would otherwise start uncaptured.
+// withholdsEntry reports whether the agent must not write the entry. While the backend does not work, or
+// the node has no valid credentials, the agent neither changes an existing entry nor gives a node its
+// first one. But it restores an entry that the node has lost, because pods of the mesh would otherwise
+// start uncaptured.
 func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
-	if n.Settings.BackendFault() == nil {
+	if n.Settings.BackendFault() == nil && n.Credentials.Kubeconfig != "" {
 		return false, nil
 	}
 	placed, err := conflist.IsPlaced(conflist.Net{Dir: net})
