@@ -67,11 +67,17 @@ func TestAgentsPolicies(t *testing.T) {
 // if Multus executes the plugin.
 func TestNetworksAnnotation(t *testing.T) {
 	for mode, want := range map[string]bool{"multus": true, "multus-chain": false, "insert": false} {
-		all := objects(t, "admission.settings.enabled=true", "mode="+mode)
-		policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", "capture-cni-settings")
-		required := false
-		for _, validation := range policy.Spec.Validations {
-			required = required || strings.Contains(validation.Message, "network default/istio-cni")
+		all := objects(t, "admission.settings.enabled=true", "admission.fence.enabled=true", "mode="+mode)
+		required := true
+		for _, name := range []string{"settings", "fence"} {
+			policy, _ := find[admissionv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", "capture-cni-"+name)
+			found := slices.ContainsFunc(policy.Spec.Validations, func(v admissionv1.Validation) bool {
+				return strings.Contains(v.Message, "network default/istio-cni")
+			})
+			required = required && found
+			if found != want {
+				t.Errorf("%s, %s: required: %v", mode, name, found)
+			}
 		}
 		network, rendered := find[struct{ Metadata struct{ Namespace string } }](t, all, "NetworkAttachmentDefinition", "istio-cni")
 		if required != want || rendered != want || want && network.Metadata.Namespace != "default" {

@@ -99,8 +99,8 @@ var policyMutants = []mutant{
 	{
 		name: "pod-without-our-network-is-admitted",
 		file: "deploy/chart/templates/admission/settings.yaml",
-		from: "\"capture-cni.underMultus\")) \"true\" }}\n  # Multus reads the annotation as JSON",
-		to:   "\"capture-cni.underMultus\")) \"none\" }}\n  # Multus reads the annotation as JSON",
+		from: "\"capture-cni.underMultus\")) \"true\" }}\n  - expression: variables.attached",
+		to:   "\"capture-cni.underMultus\")) \"none\" }}\n  - expression: variables.attached",
 		by:   by(unit, "deploy", "TestNetworksAnnotation"),
 	},
 	{

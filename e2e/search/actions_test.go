@@ -34,6 +34,10 @@ var kinds = []*kind{
 	{"connects by SMC", apps, func(r *run, a action) error { return r.connect(a, dial{protocol: protocolSMC}) }},
 	{"connects by fast open", apps, func(r *run, a action) error { return r.connect(a, dial{fastOpen: true}) }},
 	{"connects by a source route", apps, func(r *run, a action) error { return r.connect(a, dial{sourceRoute: true}) }},
+	{"connects to the peer as the peer", apps, func(r *run, a action) error {
+		_, peer := r.ends(a.at)
+		return r.open(a, dial{freebind: true, from: netip.AddrPortFrom(peer.Addr(), 0), to: peer})
+	}},
 	{"connects to the pod as the peer", apps, func(r *run, a action) error { return r.connectAs(a, dial{freebind: true}) }},
 	{"connects to the pod as the peer, on lo", apps, func(r *run, a action) error { return r.connectAs(a, dial{freebind: true, device: "lo"}) }},
 	{"listens", apps, func(r *run, a action) error { return r.listen(a, dial{backlog: backlog}) }},

@@ -51,6 +51,7 @@ var datagramKinds = []*kind{
 	{"sends UDP-Lite", apps, sends(datagram{protocol: unix.IPPROTO_UDPLITE})},
 	{"begins QUIC", apps, sends(datagram{port: quicPort, size: 1200})},
 	{"sends a query", apps, sends(datagram{port: 53})},
+	{"sends a query as the peer", apps, sends(datagram{port: 53, dial: dial{freebind: true}, as: asPeer})},
 	{"sends a query on eth0", apps, sends(datagram{port: 53, dial: dial{device: "eth0"}})},
 	{"sends a query to localhost on eth0", apps, sends(datagram{port: 53, dial: dial{device: "eth0"}, group: at(localhost)})},
 	{"sends where it may", apps, sends(datagram{port: outPort})},

@@ -40,8 +40,13 @@ func (r *run) delivers(by actor, d datagram) {
 func (r *run) judgeArrived(link int, a lab.Arrived) {
 	of, ends := flow{a.Protocol, a.From, a.To}, [2]netip.AddrPort{a.From, a.To}
 	apps := len(a.Payload) > 0 && a.Payload[0] == payload(app)
+	exempt := r.excluded && link == 1 || a.To.Port() == excludedPort || slices.Contains(exemptInbound, a.From.Port())
+	from := a.From.Addr()
+	own := slices.Contains(append(podAddresses[0][:], podAddresses[1][:]...), from) || from.IsLinkLocalUnicast() || from.IsUnspecified()
+	if !own && !exempt && a.To.Port() != outPort { // an answer to what the application sent in another host's name
+		r.hole(fmt.Sprintf("a packet of protocol %d left with another host's address", a.Protocol), a.From, a.To)
+	}
 	if a.Protocol == unix.IPPROTO_TCP {
-		exempt := r.excluded && link == 1 || a.To.Port() == excludedPort || slices.Contains(exemptInbound, a.From.Port())
 		if apps && !exempt && !r.outside[ends] && a.DSCP == dscpApp {
 			r.hole("data of the application left", a.From, a.To)
 		}

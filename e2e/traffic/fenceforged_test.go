@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -48,6 +49,57 @@ func TestFenceLetsNoAnswerIn(t *testing.T) {
 				}
 				waiting := sendDatagram(t, application, at, at, "") // a socket that eth0 reaches
 				w.expectNoDatagram(t, backend, waiting, to, f.String()+", "+tt.name, func() { sendDatagram(t, outside, to, at, "") })
+			}
+		}
+	})
+}
+
+// TestFenceAnswersNoOtherHost captures what the application sends in another host's name. Neither the
+// proxy's answer, which can contain what was sent, nor the kernel's leaves the pod to that host.
+func TestFenceAnswersNoOtherHost(t *testing.T) {
+	t.Parallel()
+	forEachBackend(t, func(t *testing.T, backend config.Backend) {
+		for _, mode := range []string{"REDIRECT", "TPROXY"} {
+			w := newWorld(t, []int{80}, istioMesh)
+			env := map[string]string{"ISTIO_DUAL_STACK": "true", "ISTIO_META_DNS_CAPTURE": "true"}
+			w.capture(t, backend, decide(t, fencedPod(map[string]string{"sidecar.istio.io/interceptionMode": mode}, env), config.DefaultSettings()))
+			tap, err := w.peer.Tap("eth0")
+			lab.Check(t, err)
+			defer tap.Close()
+			application, err := w.pod.Start(app)
+			lab.Check(t, err)
+			defer application.Close()
+			before, err := w.pod.Refused(backend)
+			lab.Check(t, err)
+			other := netip.AddrPortFrom(netip.MustParseAddr(external[ipv6]), 5000)
+			for _, to := range []uint16{53, 80} { // the proxy listens for queries, and on 80, nothing captures UDP
+				sendDatagram(t, application, other, netip.AddrPortFrom(netip.MustParseAddr(included[ipv6]), to), "")
+			}
+			lab.Check(t, application.Do(func() error {
+				fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					return err
+				}
+				t.Cleanup(func() { _ = unix.Close(fd) })
+				err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1), unix.Bind(fd, lab.Sockaddr(other)))
+				if connected := unix.Connect(fd, lab.Sockaddr(netip.AddrPortFrom(netip.MustParseAddr(included[ipv6]), 80))); connected != unix.EINPROGRESS {
+					err = errors.Join(err, connected)
+				}
+				return err
+			}))
+			lab.Eventually(t, func() error {
+				now, err := w.pod.Refused(backend)
+				if err == nil && now < before+3 {
+					err = fmt.Errorf("%d packets were refused", now-before)
+				}
+				return err
+			})
+			arrived, err := tap.Read()
+			lab.Check(t, err)
+			for _, a := range arrived {
+				if a.To == other || a.To.Addr() == other.Addr() && a.From.Addr() != netip.MustParseAddr(podIP[ipv6]) && a.Type < 133 {
+					t.Errorf("%s: %+v left the pod", mode, a)
+				}
 			}
 		}
 	})

@@ -57,7 +57,7 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 	return lost, err
 }
 
-var errFenced = errors.New("the pod has a fence, so all of its connections are reset, also those to the proxy")
+var errFenced = errors.New("the pod has a fence, so the application's connections are reset, also those to the proxy")
 
 // adopt creates conntrack entries for the connections of the namespace's sockets. Without entries, nat
 // would redirect their packets, and TPROXY's rules would not accept them as established. adopt first

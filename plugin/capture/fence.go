@@ -140,18 +140,22 @@ func (d *decider) checkNoExclusions(in Intent) {
 	}
 	own := d.mesh.read(&bare)
 	var found []string
-	more := func(what string, excluded bool) {
-		if excluded {
-			found = append(found, what)
+	for _, excludable := range []struct {
+		what     string
+		excluded bool
+	}{
+		{"inbound ports", without(in.ExcludeInboundPorts, own.ExcludeInboundPorts)},
+		{"clients' ranges", without(in.ExcludeInboundRanges, own.ExcludeInboundRanges)},
+		{"outbound ports", without(in.ExcludeOutboundPorts, own.ExcludeOutboundPorts)},
+		{"outbound ranges", without(in.ExcludeOutboundRanges, own.ExcludeOutboundRanges)},
+		{"users, ports or destinations", len(in.Exempt) > 0},
+		{"interfaces", len(in.ExcludeInterfaces) > 0},
+		{"groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0},
+	} {
+		if excludable.excluded {
+			found = append(found, excludable.what)
 		}
 	}
-	more("inbound ports", without(in.ExcludeInboundPorts, own.ExcludeInboundPorts))
-	more("clients' ranges", without(in.ExcludeInboundRanges, own.ExcludeInboundRanges))
-	more("outbound ports", without(in.ExcludeOutboundPorts, own.ExcludeOutboundPorts))
-	more("outbound ranges", without(in.ExcludeOutboundRanges, own.ExcludeOutboundRanges))
-	more("users, ports or destinations", len(in.Exempt) > 0)
-	more("interfaces", len(in.ExcludeInterfaces) > 0)
-	more("groups", len(in.OwnerGroups) > 0 || len(in.ExcludeOwnerGroups) > 0)
 	if len(found) > 0 {
 		d.refuse("%s is strict, and %s are excluded from capture, by the pod's annotations or labels, or by netconf.mesh: "+
 			"remove the exclusions, or set true", annotationFence, strings.Join(found, ", "))

@@ -74,6 +74,9 @@ func (b *builder) fenceOut() {
 	b.add(Match{ToLo: true}, gotoChain(chainFenceLo), "loopback")
 	b.exempt(Match{UID: one(b.ProxyUID)}, "sent by the proxy's user")
 	b.exempt(Match{GID: given(b.Fence.ProxyGID)}, "sent by the proxy's group")
+	// The proxy's answer, or the kernel's with the packet's content, would leave the pod to that host. For
+	// IPv4, the kernel itself sends no such packet.
+	b.add(Match{Family: IPv6, ForeignSource: true, Unconfirmed: true}, fenced, "sent in another host's name")
 	b.exempt(Match{Original: true, Translated: true}, "captured")
 	if b.usesTPROXY() {
 		b.exempt(Match{ConnMark: ProxyMark}, "the application's answers to the proxy")

@@ -33,7 +33,8 @@ func sharedKernelClasses() []string {
 	}
 }
 
-// checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes.
+// checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes, with
+// which it refuses fenced pods.
 // sandboxedRuntimeClasses takes precedence over sharedKernelRuntimeClasses, and both lists take
 // precedence over the built-in names.
 func (d *decider) checkRuntimeClass() {
@@ -47,7 +48,11 @@ func (d *decider) checkRuntimeClass() {
 	case slices.ContainsFunc(SandboxPrefixes(), func(name string) bool { return strings.HasPrefix(class, name) }):
 		d.refuse("runtime class %s has the name of a sandbox with a network stack of its own: the pod would run uncaptured; "+
 			"if its pods share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
-	case !matches(class, sharedKernelClasses()):
+	case matches(class, sharedKernelClasses()):
+	case Fenced(d.pod.Annotations):
+		d.refuse("runtime class %s is not known: if its pods have a network stack of their own, this pod would run without its fence; "+
+			"add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
+	default:
 		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; "+
 			"add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
 	}

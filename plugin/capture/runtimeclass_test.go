@@ -82,6 +82,9 @@ func TestRuntimeClasses(t *testing.T) {
 		} else if len(warnings) > 0 {
 			got = warned
 		}
+		if _, _, err := decide(fencedPod("true", withClass(test.class)), settings, only4); (err == nil) != (test.want == passed) {
+			t.Errorf("class %q of a fenced pod: %v", test.class, err)
+		}
 		if got != test.want || !strings.Contains(message, test.names) || got != passed && !strings.Contains(message, test.class) {
 			t.Errorf("class %q, sandboxed %q, shared %q: %s, want %s: %s", test.class, test.sandboxed, test.shared, got, test.want, message)
 		}

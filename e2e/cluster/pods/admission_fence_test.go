@@ -43,6 +43,10 @@ var fenceAttempts = []attempt{
 	{name: "only exceptions", policy: "fence", change: func(p *corev1.Pod) { p.Annotations[annotationAllow] = allowedException }, refused: noFence},
 	{name: "an allowed exception", policy: "fence", change: allowing(" " + allowedException + ",")},
 	{name: "another exception", policy: "fence", change: allowing(allowedException + ", out:udp:53@0.0.0.0/0,in:tcp:1@::/0"), refused: excess + "out:udp:53@0.0.0.0/0, in:tcp:1@::/0;"},
+	{name: "the node's processes", policy: "fence", change: fenced("true", func(p *corev1.Pod) { p.Spec.HostPID = true }), refused: "remove hostNetwork and hostPID"},
+	{name: "another default network", policy: "fence", change: fenced("true", func(p *corev1.Pod) {
+		p.Annotations["v1.multus-cni.io/default-network"] = "other"
+	}), refused: "remove the annotation v1.multus-cni.io/default-network"},
 	{name: "the node's network", policy: "fence", change: fenced("true", func(p *corev1.Pod) { p.Spec.HostNetwork = true }), refused: "remove hostNetwork"},
 }
 

@@ -116,3 +116,16 @@ Object.spec.initContainers{
   }
 }
 {{- end -}}
+
+{{- /* Variables: whether the pod names the chart's attachment, in the variable annotations. */ -}}
+{{- define "admission.attached" -}}
+- name: networks
+  expression: variables.annotations[?'k8s.v1.cni.cncf.io/networks'].orValue('')
+# Multus reads the annotation as JSON if it contains one of [ { ". The policy
+# then finds our network only if no element contains an object or an escape.
+- name: attached
+  expression: >-
+    variables.networks.matches(r'[\[{"]')
+    ? variables.networks.matches(r'^\s*\[(\s*\{([^\[\]{}\\]|\[[^\[\]{}\\]*\])*\}\s*,)*\s*\{\s*("name"\s*:\s*"istio-cni"\s*,\s*"namespace"\s*:\s*"default"|"namespace"\s*:\s*"default"\s*,\s*"name"\s*:\s*"istio-cni")\s*\}\s*(,\s*\{([^\[\]{}\\]|\[[^\[\]{}\\]*\])*\}\s*)*\]\s*$')
+    : variables.networks.split(',').exists(name, name.trim().matches(r'^default/istio-cni(@[^@/\s]+)?$'))
+{{- end }}
