@@ -126,7 +126,7 @@ func TestEveryKeyArrives(t *testing.T) {
 func TestReportsOfMultus(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "", "paths.runDir=/run/other": `"agentSocket":"/run/other/agent.sock"`,
-		`paths.runDir=/run/other,netconf.agentSocket=/run/other/s`: `"agentSocket":"/run/other/s"`,
+		`paths.runDir=/run/other,netconf.agentSocket=/run/other/agent.sock`: `"agentSocket":"/run/other/agent.sock"`,
 	} {
 		network, _ := find[struct{ Spec struct{ Config string } }](t, objects(t, "mode=multus", values), "NetworkAttachmentDefinition", "istio-cni")
 		if got := network.Spec.Config; !strings.Contains(got, want) || strings.Count(got, "agentSocket") != min(len(want), 1) {

@@ -124,7 +124,8 @@ func (o *options) prepare() (err error) {
 		faults = append(faults,
 			fmt.Errorf("the socket's path %s has %d bytes: expected at most %d; set a shorter --run-dir, "+
 				"or a shorter agentSocket if --netconf sets it", pods, len(pods), host.MaxPath))
-	case pods != "" && !slices.Contains(append(config.Directories(), o.StateDir, o.RunDir), filepath.Dir(o.Entry.Conf.AgentSocket)):
+	case pods != "" && !slices.Contains(append(config.Directories(), filepath.Clean(o.StateDir), filepath.Clean(o.RunDir)),
+		filepath.Dir(o.Entry.Conf.AgentSocket)):
 		faults = append(faults, fmt.Errorf("the plugin's key \"agentSocket\" is %q: expected a file in --run-dir or --state-dir, "+
 			"because the plugin accepts no other directory", o.Entry.Conf.AgentSocket))
 	case pods == "" && !o.Credentials.OnNode:

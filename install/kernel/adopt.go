@@ -34,8 +34,8 @@ const (
 
 // Replace removes all our rules, of any backend, and applies the Ruleset by nftables. It keeps other
 // programs' rules, and open connections survive. If some connections may not survive, lost is the
-// reason, which err does not contain. If the Ruleset has a fence, Replace resets all open connections,
-// because the fence has not judged their beginnings.
+// reason, which err does not contain. If the Ruleset has a fence, Replace forgets all connections, because
+// the fence has not judged their beginnings, so that it resets the application's.
 func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost, err error) {
 	own, addressErr := n.Addresses()
 	if rs.HasFence() {

@@ -12,15 +12,11 @@ import (
 	"github.com/capture-cni/capture-cni/install/host"
 )
 
-// ownDirectories returns those directories of the credentials and of the agent's socket that the plugin
-// does not allow by default.
+// ownDirectories returns those directories of the credentials and of the sockets that the plugin does not
+// allow by default.
 func ownDirectories(s Settings) []string {
-	wanted := []string{s.StateDir, s.RunDir}
-	if socket := s.Entry.Conf.AgentSocket; socket != "" {
-		wanted = append(wanted, filepath.Dir(socket))
-	}
 	var own []string
-	for _, directory := range wanted {
+	for _, directory := range []string{s.StateDir, s.RunDir} {
 		directory = filepath.Clean(directory)
 		if !slices.Contains(config.Directories(), directory) && !slices.Contains(own, directory) {
 			own = append(own, directory)

@@ -89,7 +89,7 @@ func TestInstall(t *testing.T) {
 		"image, and fails": {nil, map[string]string{image: "-", plugin: "#!/bin/sh\nexit 1\n"}, none, "binary, entry waits", "binary, entry, pods"},
 		"state a file":     {nil, map[string]string{"/var/lib/capture-cni": "x"}, none, "binary, credentials waits, entry waits", "binary, credentials waits, entry, pods"},
 		"net gone":         {nil, map[string]string{"/etc/cni": "-"}, none, "entry", "entry, pods"},
-		"no CA":            {onNode, none, none, "binary, credentials", "binary, credentials, entry"},
+		"no CA":            {onNode, none, none, "binary, credentials, entry waits", "binary, credentials, entry"},
 		"a bin gone":       {dual, none, none, "binary, entry waits", "binary, entry, pods"},
 		"chain":            {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, none, "", "pods"},
 		"chain, boot gone": {chain, map[string]string{"/etc/tmpfiles.d/other": "x"}, map[string]string{"/etc/tmpfiles.d/capture-cni.conf": "-"}, "", "entry, pods"},
@@ -255,19 +255,27 @@ func TestWithheld(t *testing.T) {
 	old := func(n *Node) error {
 		return os.WriteFile(n.Settings.At("/etc/cni/net.d/"+conflist.OwnedName), []byte("{}"), 0o600)
 	}
+	called := func(n *Node) error { // with the entry of another configuration
+		failing, lacking := n.Settings.Backend, n.Credentials.Kubeconfig
+		n.Settings.Backend, n.Credentials.Kubeconfig = backend.Verdict{}, "/run/capture-cni/kubeconfig"
+		_, err := n.PlaceEntry(t.Context())
+		n.Settings.Backend, n.Credentials.Kubeconfig = failing, lacking
+		return err
+	}
 	for name, tt := range map[string]struct {
 		before  func(n *Node) error
 		changed bool
 	}{
-		"none yet":         {func(*Node) error { return nil }, false},
-		"had one":          {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
-		"there, old":       {old, false},
-		"there, and noted": {func(n *Node) error { return errors.Join(old(n), n.ensureIn(n.Settings.StateDir, placedName, nil)) }, false},
+		"called":            {called, false},
+		"none yet":          {func(*Node) error { return nil }, false},
+		"had one":           {func(n *Node) error { return n.ensureIn(n.Settings.StateDir, placedName, nil) }, true},
+		"hidden":            {old, false},
+		"hidden, and noted": {func(n *Node) error { return errors.Join(old(n), n.ensureIn(n.Settings.StateDir, placedName, nil)) }, true},
 	} {
 		lacks, _ := wholeNode(t, func(s *Settings) { s.Credentials.OnNode = true })
 		lab.Check(t, errors.Join(os.MkdirAll(lacks.Settings.At(stateDir), 0o700), tt.before(lacks)))
 		installed := lacks.Install(t.Context(), false)
-		if got := strings.Contains(lacks.read(t, list), stateDir+config.KubeconfigName); got != tt.changed || installed.IsGood(PartCredentials) {
+		if got := strings.Contains(lacks.read(t, list), stateDir+config.KubeconfigName); got != tt.changed || installed.IsGood(PartCredentials) || installed.IsGood(PartEntry) != (tt.changed || name == "called") {
 			t.Errorf("%s, without credentials: an entry: %v, %s", name, got, installed)
 		}
 		n, log := wholeNode(t, func(s *Settings) {})
@@ -276,10 +284,10 @@ func TestWithheld(t *testing.T) {
 		n.Credentials.Kubeconfig = stateDir + config.KubeconfigName
 		lab.Check(t, tt.before(n))
 		changed, err := n.PlaceEntry(t.Context())
-		if changed != tt.changed || err != nil || strings.Contains(n.read(t, list), "capture-cni") != tt.changed {
+		if changed != tt.changed || err != nil || strings.Contains(n.read(t, list), stateDir+config.KubeconfigName) != tt.changed {
 			t.Errorf("%s: changed %v, %v", name, changed, err)
 		}
-		if strings.Contains(log.String(), `msg="placed the entry" mode=insert directory=/etc/cni/net.d`) != tt.changed {
+		if strings.Contains(log.String(), `msg="placed the entry" mode=insert directory=/etc/cni/net.d`) != (tt.changed || name == "called") {
 			t.Errorf("%s: logged %s", name, log)
 		}
 		for _, report := range []Report{n.VerifyMode(t.Context(), report.Insert), n.Install(t.Context(), false)} {

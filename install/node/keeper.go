@@ -142,11 +142,10 @@ func (k *Keeper) resync(ctx context.Context, renew bool) {
 	k.nextResync = time.Now().Add(k.untilNext())
 }
 
-// repair restores the entry after a change in NetDir. If the plugin or its credentials are not in place,
-// or the backend does not work, it reconciles the whole node instead, because the agent must write the
-// entry after everything that the plugin needs.
+// repair restores the entry after a change in NetDir. If the plugin is not in place, it reconciles the
+// whole node instead, because the agent must write the entry after the plugin.
 func (k *Keeper) repair(ctx context.Context) {
-	if k.node.Credentials.Kubeconfig == "" || !k.lastReport().IsGood(PartBinary) || !k.lastReport().IsGood(PartBackend) {
+	if !k.lastReport().IsGood(PartBinary) {
 		k.resync(ctx, false)
 		return
 	}

@@ -161,7 +161,7 @@ func (n *Node) within(path string, do func(*host.Dir) error) error {
 func (n *Node) PlaceEntry(ctx context.Context) (changed bool, err error) {
 	text := n.Settings.Entry.Text(cmp.Or(n.Credentials.Kubeconfig, n.Settings.StateDir+"/"+config.KubeconfigName))
 	err = n.withLists(ctx, func(net conflist.Net) (err error) {
-		if withholds, err := n.withholdsEntry(net.Dir); err != nil || withholds {
+		if withholds, err := n.withholdsEntry(net); err != nil || withholds {
 			return err
 		}
 		defer func() { err = errors.Join(err, n.ensureBootFiles(text)) }()

@@ -22,17 +22,21 @@ func (n *Node) isMarked() (marked bool, err error) {
 }
 
 // withholdsEntry reports whether the agent must not write the entry. While the backend does not work, or
-// the node has no valid credentials, the agent neither changes an existing entry nor gives a node its
-// first one. But it restores an entry that the node has lost, because pods of the mesh would otherwise
-// start uncaptured.
-func (n *Node) withholdsEntry(net *host.Dir) (bool, error) {
-	if n.Settings.BackendFault() == nil && n.Credentials.Kubeconfig != "" {
+// the node has no valid credentials, the agent neither changes an entry that the runtime uses nor gives a
+// node its first one, and returns an error if only the credentials are missing for that. But it restores
+// an entry that the node has lost, because pods of the mesh would otherwise start uncaptured.
+func (n *Node) withholdsEntry(net conflist.Net) (bool, error) {
+	works := n.Settings.BackendFault() == nil
+	if works && n.Credentials.Kubeconfig != "" {
 		return false, nil
 	}
-	placed, err := conflist.IsPlaced(conflist.Net{Dir: net})
-	if err != nil || placed {
+	placed, err := conflist.IsPlaced(net)
+	if err != nil || placed && (n.Settings.Mode.UnderMultus() || net.Called() == nil) {
 		return true, err
 	}
 	marked, err := n.isMarked()
+	if err == nil && works && !marked {
+		err = conflist.Waiting("the agent writes the first entry once the node has the plugin's credentials")
+	}
 	return !marked, err
 }

@@ -33,8 +33,8 @@ func sharedKernelClasses() []string {
 	}
 }
 
-// checkRuntimeClass refuses pods with their own network stack, and warns about unknown runtime classes, with
-// which it refuses fenced pods.
+// checkRuntimeClass refuses pods with their own network stack. It warns about unknown runtime classes, and
+// refuses fenced pods of such classes.
 // sandboxedRuntimeClasses takes precedence over sharedKernelRuntimeClasses, and both lists take
 // precedence over the built-in names.
 func (d *decider) checkRuntimeClass() {
@@ -51,7 +51,7 @@ func (d *decider) checkRuntimeClass() {
 	case matches(class, sharedKernelClasses()):
 	case Fenced(d.pod.Annotations):
 		d.refuse("runtime class %s is not known: if its pods have a network stack of their own, this pod would run without its fence; "+
-			"add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))
+			"if they share the node's kernel, add the name to sharedKernelRuntimeClasses", config.Quoted(class))
 	default:
 		d.warn("runtime class %s is not known: if its pods have a network stack of their own, this pod runs uncaptured; "+
 			"add the name to sharedKernelRuntimeClasses or to sandboxedRuntimeClasses", config.Quoted(class))

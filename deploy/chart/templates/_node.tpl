@@ -27,8 +27,9 @@
 {{- if and (not .Values.token.onNode) (empty $socketDir) -}}
 {{- fail "token.onNode is false and netconf.agentSocket is empty: the plugin could not read pods. Remove netconf.agentSocket, or set token.onNode to true" -}}
 {{- end -}}
-{{- if not (has $socketDir (list "" .Values.paths.runDir .Values.paths.stateDir)) -}}
-{{- fail (printf "netconf.agentSocket is %s: expected a file in paths.runDir or paths.stateDir, because the plugin accepts no other directory" .Values.netconf.agentSocket) -}}
+{{- $socket := .Values.netconf.agentSocket | default "" -}}
+{{- if not (has $socket (list "" (printf "%s/agent.sock" .Values.paths.runDir) (printf "%s/agent.sock" .Values.paths.stateDir))) -}}
+{{- fail (printf "netconf.agentSocket is %s: expected agent.sock in paths.runDir or paths.stateDir, because the plugin accepts no other directory" $socket) -}}
 {{- end -}}
 {{- $seLinux := dict -}}
 {{- with $platform.seLinuxType -}}
