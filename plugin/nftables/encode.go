@@ -43,7 +43,7 @@ func (e encoder) rule(table capture.Table, rule capture.Rule) {
 	e.number(m.ExceptConnMark != 0, conntrack(unix.NFT_CT_MARK), unix.NFT_CMP_NEQ, m.ExceptConnMark)
 	e.byte(m.Original, conntrack(unix.NFT_CT_DIRECTION), directionOriginal)
 	e.byte(m.Answer, conntrack(unix.NFT_CT_DIRECTION), directionReply)
-	e.bit(m.Unconfirmed, unix.NFT_CT_STATUS, statusConfirmed, unix.NFT_CMP_EQ) // cheaper than the routes that follow
+	e.bit(m.Unconfirmed, unix.NFT_CT_STATUS, statusConfirmed, unix.NFT_CMP_EQ) // cheaper than the routes below
 	e.number(m.ForeignSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
 	e.number(m.OwnSource, addressType(unix.NFTA_FIB_F_SADDR), unix.NFT_CMP_EQ, unix.RTN_LOCAL)
 	e.number(m.ForeignDst, addressType(unix.NFTA_FIB_F_DADDR), unix.NFT_CMP_NEQ, unix.RTN_LOCAL)
