@@ -41,9 +41,12 @@ func (r *run) judgeArrived(link int, a lab.Arrived) {
 	of, ends := flow{a.Protocol, a.From, a.To}, [2]netip.AddrPort{a.From, a.To}
 	apps := len(a.Payload) > 0 && a.Payload[0] == payload(app)
 	exempt := r.excluded && link == 1 || a.To.Port() == excludedPort || slices.Contains(exemptInbound, a.From.Port())
-	from := a.From.Addr()
-	own := slices.Contains(append(podAddresses[0][:], podAddresses[1][:]...), from) || from.IsLinkLocalUnicast() || from.IsUnspecified()
-	if !own && !exempt && a.To.Port() != outPort { // an answer to what the application sent in another host's name
+	isPods := func(address netip.Addr) bool {
+		return slices.Contains(append(podAddresses[0][:], podAddresses[1][:]...), address) || address.IsLinkLocalUnicast() || address.IsUnspecified()
+	}
+	// The answer to what the application sent in another host's name. To the pod itself, the kernel sends
+	// resets of refused SYNs, by the device to which their socket is bound.
+	if !isPods(a.From.Addr()) && !isPods(a.To.Addr()) && !exempt && a.To.Port() != outPort {
 		r.hole(fmt.Sprintf("a packet of protocol %d left with another host's address", a.Protocol), a.From, a.To)
 	}
 	if a.Protocol == unix.IPPROTO_TCP {
