@@ -207,7 +207,7 @@ func TestRefusedSettings(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--token-on-node is false and the plugin's key "agentSocket" is empty`: {"--token-on-node=false", "--netconf", netConf},
 		"needs the agent's own pod in POD_NAMESPACE, POD_NAME and POD_UID":     {"--token-on-node=false"},
-		`"agentSocket" is "/tmp/agent.sock": expected a file in --run-dir`:     {"--netconf", `{"agentSocket": "/tmp/agent.sock"}`},
+		`"agentSocket" is "/tmp/agent.sock": expected agent.sock in --run-dir`: {"--netconf", `{"agentSocket": "/tmp/agent.sock"}`},
 		"expected at most 107; set a shorter --run-dir":                        {"--run-dir", n.Dir + "/" + strings.Repeat("r", 100)},
 	} {
 		if out, err := n.Command("run", slices.Concat([]string{"--mode", "insert", "--listen", "127.0.0.1:0"}, args)...); err == nil || !strings.Contains(out, want) {

@@ -126,7 +126,7 @@ func (o *options) prepare() (err error) {
 				"or a shorter agentSocket if --netconf sets it", pods, len(pods), host.MaxPath))
 	case pods != "" && !slices.Contains(append(config.Directories(), filepath.Clean(o.StateDir), filepath.Clean(o.RunDir)),
 		filepath.Dir(o.Entry.Conf.AgentSocket)):
-		faults = append(faults, fmt.Errorf("the plugin's key \"agentSocket\" is %q: expected a file in --run-dir or --state-dir, "+
+		faults = append(faults, fmt.Errorf("the plugin's key \"agentSocket\" is %q: expected agent.sock in --run-dir or --state-dir, "+
 			"because the plugin accepts no other directory", o.Entry.Conf.AgentSocket))
 	case pods == "" && !o.Credentials.OnNode:
 		faults = append(faults,

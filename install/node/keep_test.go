@@ -19,6 +19,7 @@ import (
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
+	"github.com/capture-cni/capture-cni/install/credentials"
 	"github.com/capture-cni/capture-cni/install/kube"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -96,9 +97,16 @@ func (k *kept) expect(when, report string, metrics map[string]float64) {
 
 const good = "the node is in the desired state, in mode insert"
 
-// TestRepair has another program remove the entry, once and then again and again.
+// TestRepair has another program remove the entry, once and then again and again. A lost entry is
+// restored in the same way while the node has no valid credentials.
 func TestRepair(t *testing.T) {
 	t.Parallel()
+	for name, loses := range map[string]func(*Node){"good": func(*Node) {}, "no credentials": func(n *Node) { n.Credentials = credentials.State{} }} {
+		t.Run(name, func(t *testing.T) { testRepair(t, loses) })
+	}
+}
+
+func testRepair(t *testing.T, loses func(*Node)) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			lately = "\nnote: another program changed the network configuration lately, and the agent then wrote its entry"
@@ -117,6 +125,7 @@ func TestRepair(t *testing.T) {
 			"token_rejected_total": 0,
 			"node_good owner":      1, "node_good entry": 1, "entry_repairs_total": 0, "credentials_checked_timestamp_seconds": 0, "credentials_fallback": 0,
 		})
+		loses(k.node)
 		k.rewrite()
 		k.expect("removed", "entry: 10-ptp.conflist, which the runtime loads, lacks an up-to-date capture-cni entry", map[string]float64{"node_good entry": 0})
 		for i := range promptRepairs {
