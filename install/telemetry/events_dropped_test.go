@@ -145,6 +145,23 @@ func TestDropped(t *testing.T) {
 	}
 }
 
+// TestFullQueueCounts counts the notices of Events that a full queue already has.
+func TestFullQueueCounts(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	for range 2 {
+		repairs(e, queueLength)
+	}
+	if errs := flush(t, e); len(errs) > 0 || droppedFor(t, e, causeFull) > 0 {
+		t.Errorf("got %v; %v were dropped", errs, droppedFor(t, e, causeFull))
+	}
+	for _, event := range s.all() {
+		if event.Count != 2 {
+			t.Errorf("%s has %d", event.Name, event.Count)
+		}
+	}
+}
+
 // TestSummaryWaits for the rest of a burst.
 func TestSummaryWaits(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,9 @@ package telemetry
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -34,6 +36,7 @@ type server struct {
 	patches int
 	unknown int // requests about Events that do not exist
 	refuse  bool
+	loses   bool // the answer to a POST
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,20 +59,28 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.patches++
 	default:
 		s.unknown++
-		answerNotFound(w)
+		answer(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	}
 	if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if _, exists := s.events[namespace+"/"+event.Name]; exists && !known {
+		answer(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
+		return
+	}
 	s.events[namespace+"/"+event.Name] = event
+	if s.loses && r.Method == http.MethodPost {
+		answer(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		return
+	}
 	_ = json.NewEncoder(w).Encode(event) // a client that went away is its own business
 }
 
-func answerNotFound(w http.ResponseWriter) {
-	w.WriteHeader(http.StatusNotFound)
-	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+func answer(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
 }
 
 func (s *server) getPod(w http.ResponseWriter, name string) {
@@ -79,7 +90,7 @@ func (s *server) getPod(w http.ResponseWriter, name string) {
 		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "node-1"}}
 	}
 	if pod == nil {
-		answerNotFound(w)
+		answer(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	}
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
@@ -193,6 +204,46 @@ func TestEventEnds(t *testing.T) {
 	}
 	if events := s.all(); len(events) != 1 || events[0].Count != 3 || events[0].Name != renewed[0].Name {
 		t.Errorf("got %v after %v", events, renewed)
+	}
+}
+
+// TestLostAnswer counts in the Event that an earlier request has created, though its answer was an error.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	e, s := newEvents(t)
+	s.loses = true
+	for want := range int32(3) {
+		e.Post(failed)
+		if errs := flush(t, e); (len(errs) > 0) != s.loses {
+			t.Errorf("got %v", errs)
+		}
+		s.loses = false
+		if events := s.all(); len(events) != 1 || events[0].Count != want+1 {
+			t.Errorf("got %v", events)
+		}
+	}
+	if s.patches != 2 {
+		t.Errorf("%d patches", s.patches)
+	}
+}
+
+// TestFlush posts what is queued and a summary that is due, unless the context has ended.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	for ended, want := range map[bool]int{true: 0, false: 3} {
+		e, s := newEvents(t)
+		e.Post(failed)
+		repairs(e, 1)
+		e.dropped.count(causeFull, time.Now().Add(-summaryCheck))
+		ctx, cancel := context.WithCancel(t.Context())
+		if ended {
+			cancel()
+		}
+		e.Flush(ctx)
+		cancel()
+		if events := s.all(); len(events) != want || (len(e.queue) > 0) != ended {
+			t.Errorf("%d Events, %d queued: %v", len(events), len(e.queue), events)
+		}
 	}
 }
 

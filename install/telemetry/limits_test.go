@@ -82,6 +82,7 @@ func TestReadsTheLargest(t *testing.T) {
 			for range record.MaxWarnings {
 				r.Warnings = append(r.Warnings, record.Cut(strings.Repeat("x", record.MaxWarning+1), record.MaxWarning))
 			}
+			r.Notes = r.Warnings
 		},
 		"stages": func(r *record.Record) {
 			r.Stages = map[record.Stage]float64{record.Deciding: maxStage.Seconds(), record.LookingUp: 0}
