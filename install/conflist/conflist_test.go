@@ -15,6 +15,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capture-cni/capture-cni/install/report"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -121,11 +123,11 @@ func TestRepair(t *testing.T) {
 		"three times, with others": {list(entry, primary, old, `{"type":"portmap"}`, old), list(primary, entry, `{"type":"portmap"}`)},
 		"old content":              {list(primary, old), list(primary, entry)},
 		"between others":           {list(primary, entry, `{"type":"portmap"}`), list(primary, entry, `{"type":"portmap"}`)},
-		"before another mesh": {
+		"before istio-cni": {
 			list(primary, entry, `{"type":"istio-cni"}`, `{"type":"portmap"}`),
 			list(primary, `{"type":"istio-cni"}`, `{"type":"portmap"}`, entry),
 		},
-		"after another mesh": {list(primary, `{"type":"istio-cni"}`, entry), list(primary, `{"type":"istio-cni"}`, entry)},
+		"after istio-cni": {list(primary, `{"type":"istio-cni"}`, entry), list(primary, `{"type":"istio-cni"}`, entry)},
 		"same content, other form": {
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
 			list(primary, `{ "capabilities" : {"io.kubernetes.cri.pod-annotations":true}, "kubeconfig":"/var/lib/capture-cni/kubeconfig", "type":"capture-cni"}`),
@@ -234,6 +236,18 @@ func TestOtherMesh(t *testing.T) {
 		list := parse(t, []byte(`{"name":"n","cniVersion":"0.3.1","plugins":[{"type":"ptp"},`+entry+`]}`))
 		if got := list.Plugins[1].Ambient; got != want {
 			t.Errorf("%s: ambient is %v", entry, got)
+		}
+	}
+}
+
+// TestMovesNoMeshToTheFront leaves our entry where it is when the installer of another mesh, which wants its
+// entry to be the last one, has moved it behind ours. Otherwise, both would rewrite the list for ever.
+func TestMovesNoMeshToTheFront(t *testing.T) {
+	t.Parallel()
+	for _, other := range report.MeshPlugins() {
+		list := `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"bridge"},` + entry + `,{"type":"` + other + `"}]}`
+		if got := with(t, []byte(list)); string(got) != list {
+			t.Errorf("%s: got\n%s", other, got)
 		}
 	}
 }

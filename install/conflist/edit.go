@@ -14,17 +14,18 @@ import (
 // errNoInterfacePlugin is the error for a list that contains no plugin except ours.
 var errNoInterfacePlugin = errors.New("the list has no interface plugin: capture-cni can't be the first one")
 
-// With returns the list's text with our entry, exactly once, after the interface plugin and the plugins
-// of other meshes. If our entry is already there and up to date, With returns the text unchanged.
+// With returns the list's text with our entry, exactly once, after the interface plugin and istio-cni. If
+// our entry is already there and up to date, With returns the text unchanged.
 func (l *List) With(entry []byte) ([]byte, error) {
 	if !l.HasOthers() {
 		return nil, errNoInterfacePlugin
 	}
 	afterOther := slices.IndexFunc(l.Plugins, isOther)
 	kept := slices.IndexFunc(l.Plugins[afterOther:], Plugin.isOurs)
-	// Our entry must follow the other mesh's plugin, so that our plugin detects a pod that is already
-	// captured.
-	if kept < 0 || slices.ContainsFunc(l.Plugins[afterOther+kept:], Plugin.OtherMesh) {
+	// Our entry must follow istio-cni, so that our plugin detects a pod that is already captured. It may
+	// precede the plugins of other meshes, because the installers of linkerd-cni and consul-cni move their
+	// own entry to the end whenever another program changes the list.
+	if kept < 0 || slices.ContainsFunc(l.Plugins[afterOther+kept:], Plugin.IsIstioCNI) {
 		return l.without(Plugin.isOurs).appended(entry), nil
 	}
 	edited := l.without(func(p Plugin) bool { return p.isOurs() && p != l.Plugins[afterOther+kept] })
