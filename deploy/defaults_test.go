@@ -32,7 +32,6 @@ var defaultClaims = map[string][]string{
 	"the default of this value is":                          {"test install/conflist.TestEntry"},
 	"agents tolerate all taints":                            {`value tolerations=[{"operator":"Exists"}]`, `value seccompProfile={"type":"RuntimeDefault"}`},
 	"`nftables` is the default":                             {"row | `backend` | `nftables`, `iptables`, `iptables-nft`, `iptables-legacy` | `nftables` |"},
-	"By default, the plugin captures only IPv4 or":          {"test plugin/capture.TestConsulKeys"},
 	"captures IPv6 if the inbound or the outbound variable": {"test plugin/capture.TestLinkerdListens"},
 	"containerd grants `NET_RAW` by":                        {}, // no default of ours
 	"By default, the agents' account may":                   {"test deploy.TestPermissions"},

@@ -59,7 +59,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	case add.Verdict == record.Captured:
 		set(report.Unknown, report.NotReported,
 			"no guard examined the running pod; its ADD captured it by "+cmp.Or(add.Backend, "an unknown backend"))
-		e.Finding.Next = "for proof from inside the pod, see the container istio-validation, linkerd-network-validator or kuma-validation"
+		e.Finding.Next = "for proof from inside the pod, see its mesh's validation container, such as istio-validation (Consul has none)"
 	case e.Evidence.Node != nil && !e.Evidence.Node.State.Good() && e.Evidence.Agent == nil:
 		found := e.Evidence.Node.Findings
 		set(report.Unknown, found[0].Code, "the agent of its node did not answer: "+strings.Join(found.Each(report.Finding.Summary), "; "))

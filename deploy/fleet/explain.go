@@ -114,5 +114,5 @@ func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	case pod.Labels["istio.io/dataplane-mode"] == "ambient":
 		return report.AmbientPod, "istio.io/dataplane-mode is ambient: ztunnel captures its traffic, and no sidecar does"
 	}
-	return report.NotInjected, "it has no annotation sidecar.istio.io/status, nor one of another mesh: no injector changed it at its creation"
+	return report.NotInjected, "it has no annotation sidecar.istio.io/status, nor one of another mesh: no injector asked to capture it"
 }

@@ -86,7 +86,7 @@ func judgeRules(d desired, b baseline, o kernel.Observation, differences []strin
 	case capture.StampedIPv6(o.Stamp) == capture.Refused &&
 		slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && a.IsGlobalUnicast() }):
 		return finding(report.Changed, "it got an IPv6 address after its creation, and its rules refuse IPv6: recreate the pod; "+
-			"if it gets the address late again, have the proxy expect IPv6, as by ISTIO_DUAL_STACK=true, which netconf.ipv6=never overrides"), now
+			"if it gets the address late again, make its mesh expect IPv6 (Istio: ISTIO_DUAL_STACK=true), which netconf.ipv6=never overrides"), now
 	}
 	return finding(report.Captured, ""), now
 }
