@@ -50,6 +50,9 @@ func judge(d desired, b baseline, o kernel.Observation, differences []string) (r
 // plugin's. Once the baseline has a digest, it trusts neither the name of a chain nor a stamp, because a
 // process of the pod can write both.
 func judgeRules(d desired, b baseline, o kernel.Observation, differences []string) (report.Finding, baseline) {
+	if b.Backend == config.IPTables && o.Backend != "" && o.Backend != config.NFTables {
+		b.Backend = o.Backend // the record of an ADD names the configured backend, which can be the alias of both variants
+	}
 	known, other := b.isKnown(), d.isOther(o.Stamp)
 	// A guard that ended before it stored the baseline can have updated rules of iptables-nft. It can also
 	// have updated rules of iptables-legacy, but without removing these.

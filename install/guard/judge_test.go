@@ -53,6 +53,7 @@ func TestJudge(t *testing.T) {
 	unconfirmed.Unconfirmed = true
 	undigested := baseline{Stamp: stampEarlier, Backend: config.NFTables}
 	ofIPTables := baseline{Stamp: stampToday, Backend: config.IPTablesNFT}
+	byAlias := baseline{Stamp: stampToday, Backend: config.IPTables}
 	changing, tooLarge := nfnetlink.ErrChanging, nfnetlink.TooLarge{What: "rules", Limit: 5000}
 	noPrograms, denied := capture.Refusal("no iptables"), errors.New("denied")
 	unread := func(o *kernel.Observation) { o.ObstructionFault = denied }
@@ -95,6 +96,10 @@ func TestJudge(t *testing.T) {
 		{"earlier rules, changed", outdated, []observation{earlier, moved}, nil, false, report.Drifted, "were changed: " + stampEarlier, outdated},
 		{"earlier rules of another backend", outdated, []observation{earlier, iptables}, nil, false, report.Drifted, "are in backend", outdated},
 		{"without the backend's programs", ofIPTables, []observation{iptables, fault(noPrograms)}, nil, false, report.Outdated, "whose programs the guard does not have", ofIPTables},
+		{"by an alias", byAlias, []observation{iptables}, nil, false, report.Captured, "", baselineOf(observed(iptables))},
+		{"by an alias, without the backend's programs", byAlias, []observation{iptables, fault(noPrograms)}, nil, false, report.Outdated, "whose programs", ofIPTables},
+		{"by an alias, now another backend", byAlias, nil, nil, false, report.Drifted, "in backend nftables, and it was captured by iptables", byAlias},
+		{"by an alias, no rules", byAlias, []observation{gone}, nil, false, report.Uncaptured, "no rules", byAlias},
 		{"without programs, seen first", baseline{}, []observation{iptables, fault(noPrograms)}, nil, false, report.Unknown, "no iptables", baseline{}},
 
 		{"too many rules", today, []observation{fault(tooLarge)}, nil, false, report.Drifted, tooLarge.Error(), today},
@@ -166,7 +171,7 @@ func TestJudgeLateAddress(t *testing.T) {
 	}{
 		{"192.0.2.2", false, report.Captured, ""},
 		{"fe80::2", false, report.Captured, ""},
-		{"2001:db8::2", false, report.Changed, "ISTIO_DUAL_STACK=true, which netconf.ipv6=never overrides"},
+		{"2001:db8::2", false, report.Changed, "(Istio: ISTIO_DUAL_STACK=true), which netconf.ipv6=never overrides"},
 		{"2001:db8::2", true, report.Changed, "its annotations were edited"},
 	} {
 		o := observed(func(o *kernel.Observation) {

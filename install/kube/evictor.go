@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,11 +108,7 @@ func (e *Evictor) Serve(ctx context.Context) {
 // isDue reports whether a request is at most maxAge old, and no eviction of its pod was attempted
 // within retryAfter.
 func (e *Evictor) isDue(r request) bool {
-	for uid, at := range e.attempted {
-		if time.Since(at) > retryAfter {
-			delete(e.attempted, uid)
-		}
-	}
+	maps.DeleteFunc(e.attempted, func(_ string, at time.Time) bool { return time.Since(at) > retryAfter })
 	_, attempted := e.attempted[r.pod.UID]
 	return !attempted && time.Since(r.at) <= maxAge
 }
@@ -126,7 +123,7 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 	}
 	e.attempted[pod.UID] = time.Now()
 	found, err := e.api.Pod(ctx, pod)
-	if err == nil {
+	if err == nil && found.DeletionTimestamp == nil {
 		if reason := e.denial(found, pod.UID); reason != "" {
 			e.results.WithLabelValues(denied).Inc()
 			log.Warn("not evicting the pod: the agent may not", "uid", pod.UID, "reason", reason)
@@ -135,11 +132,11 @@ func (e *Evictor) evict(ctx context.Context, pod capture.PodRef) time.Duration {
 		err = e.api.Evict(ctx, pod)
 	}
 	switch {
+	case err == nil && found.DeletionTimestamp != nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // the pod ends, or has ended
 	case err == nil:
 		e.results.WithLabelValues(done).Inc()
 		log.Info("evicted the pod, whose rules were missing or changed")
 		return evictPause
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod has ended
 	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause):
 		e.results.WithLabelValues(refused).Inc()
 		log.Info("a PodDisruptionBudget refuses the eviction for now", "error", err)

@@ -208,6 +208,22 @@ func TestEvictorAnswers(t *testing.T) {
 	}
 }
 
+// TestEnding evicts no pod that ends already, and none waits for it.
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newEvictorWorld(t)
+		w.pods["ending"] = fit("ending", func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) })
+		w.Request(pod("ending"))
+		w.Request(pod("next"))
+		w.serve(t, evictPause)
+		w.expect(t, []string{"next"}, map[string]float64{done: 1})
+		if w.at[0] > readPause {
+			t.Errorf("asked after %s", w.at)
+		}
+	})
+}
+
 // TestAgain asks for a pod that stays, once it had its time.
 func TestAgain(t *testing.T) {
 	t.Parallel()

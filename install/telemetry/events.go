@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -165,11 +166,9 @@ func (e *Events) enqueue(n notice) {
 // forget removes Events that are older than eventLife, because the API server deletes them by then. If
 // there are too many Events, it also removes newer ones. It keeps the queued ones.
 func (e *Events) forget(now time.Time) {
-	for s, event := range e.events {
-		if !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength) {
-			delete(e.events, s)
-		}
-	}
+	maps.DeleteFunc(e.events, func(_ subject, event *counted) bool {
+		return !event.queued && (now.Sub(event.LastTimestamp.Time) > eventLife || len(e.events) > 4*queueLength)
+	})
 }
 
 // Serve posts Events, and summaries of dropped Events, until ctx ends.
