@@ -64,8 +64,8 @@ func TestNothingButTheBinaries(t *testing.T) {
 }
 
 // TestMissingBackend configures iptables on a node without it: meshed pods are refused,
-// pods outside the mesh start, and DEL succeeds, even for a pod whose rules iptables
-// applied before.
+// pods outside the mesh start, and CHECK and DEL succeed, even for a pod whose rules
+// iptables applied before.
 func TestMissingBackend(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -78,6 +78,7 @@ func TestMissingBackend(t *testing.T) {
 		n.isolated(t, host, "DEL", "batch", keys).silent(t)
 
 		call{netns: host.Path(), stdin: n.conf(keys)}.run(t).succeeds(t)
+		n.isolated(t, host, "CHECK", "web", keys).silent(t)
 		n.isolated(t, host, "DEL", "web", keys).silent(t)
 	}
 }

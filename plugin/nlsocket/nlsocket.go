@@ -29,9 +29,11 @@ func Dial(protocol int) (Socket, error) {
 		return Socket{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	s := Socket{fd}
-	// The timeout ends the wait for an answer that never arrives. NETLINK_CAP_ACK makes the kernel report
-	// errors without a copy of the failed message's content.
+	// The connection to the kernel keeps out messages that processes in the same network namespace send. The
+	// timeout ends the wait for an answer that never arrives. NETLINK_CAP_ACK makes the kernel report errors
+	// without a copy of the failed message's content.
 	err = errors.Join(
+		unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1))
 	if err != nil {

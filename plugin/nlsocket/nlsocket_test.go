@@ -89,6 +89,19 @@ func TestAcknowledgement(t *testing.T) {
 	}
 }
 
+// TestOtherSender refuses what another process, even root's, sends to the socket in the kernel's place.
+func TestOtherSender(t *testing.T) {
+	lab.RequireRoot(t)
+	t.Parallel()
+	own, other := dial(t, unix.NETLINK_ROUTE), dial(t, unix.NETLINK_ROUTE)
+	address, err := unix.Getsockname(own.fd)
+	lab.Check(t, err)
+	lab.Check(t, unix.Connect(other.fd, address))
+	if err := unix.Sendto(other.fd, dump, 0, address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("sending: got error %v", err)
+	}
+}
+
 // TestNoSocket expects errors with what failed, and no socket that stays open.
 func TestNoSocket(t *testing.T) {
 	open, err := os.ReadDir("/proc/self/fd")

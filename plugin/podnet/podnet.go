@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
@@ -25,9 +26,10 @@ var ErrGone = errors.New("the network namespace does not exist")
 // Namespace is a pod's network namespace, which is open and, unless lock is nil, locked. One thread of
 // this process runs inside it.
 type Namespace struct {
-	netns ns.NetNS
-	calls chan func() // functions that the thread calls
-	lock  *os.File    // nil if OpenForRemoval did not get the lock, or if there is a lockFault
+	netns  ns.NetNS
+	thread sync.WaitGroup
+	calls  chan func() // functions that the thread calls
+	lock   *os.File    // nil if OpenForRemoval did not get the lock, or if there is a lockFault
 
 	lockFault error
 }
@@ -82,7 +84,7 @@ func (n *Namespace) LockFault() error { return n.lockFault }
 // after Close.
 func (n *Namespace) enter() error {
 	entered := make(chan error, 2)
-	go func() {
+	n.thread.Go(func() {
 		entered <- n.netns.Do(func(ns.NetNS) error {
 			entered <- nil
 			for call := range n.calls {
@@ -90,16 +92,19 @@ func (n *Namespace) enter() error {
 			}
 			return nil
 		})
-	}()
+	})
 	return <-entered
 }
 
-// Close ends the thread, and releases the lock. A second call returns an error.
+// Close waits until the thread has left the namespace, and releases the lock. Otherwise, the next Open of
+// this namespace would take it for the host's if the thread is the first one of process 1, as in the guard's
+// container. A second call returns an error.
 func (n *Namespace) Close() error {
 	if err := n.netns.Close(); err != nil {
 		return err
 	}
 	close(n.calls)
+	n.thread.Wait()
 	if n.lock == nil {
 		return nil
 	}

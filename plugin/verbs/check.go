@@ -32,8 +32,8 @@ func check(args *skel.CmdArgs, stderr io.Writer) error {
 		return r.tolerate(ctx, err)
 	}
 	differences, err := p.differences(ctx)
-	if err := errors.Join(err, p.netns.Close()); err != nil {
-		return fmt.Errorf("checking pod %s: %w", r.pod, err)
+	if err := errors.Join(err, p.netns.Close()); err != nil { // a Refusal if the programs of the rules' backend are gone
+		return r.tolerate(ctx, fmt.Errorf("checking pod %s: %w", r.pod, err))
 	}
 	if len(differences) > 0 {
 		return fmt.Errorf("the network namespace of pod %s differs from the desired state:\n%s", r.pod, strings.Join(differences, "\n"))
