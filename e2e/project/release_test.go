@@ -10,7 +10,7 @@ import (
 )
 
 // TestReleaseNotes runs the release workflow's command for the notes of the chart's
-// version: they are that version's part of the changelog, and no other's.
+// version: they are that version's part of the changelog, and no other's, with absolute links.
 func TestReleaseNotes(t *testing.T) {
 	version := only(t, `(?m)^appVersion: (\S+)$`, read(t, "deploy/chart/Chart.yaml"))
 	if chart := only(t, `(?m)^version: (\S+)$`, read(t, "deploy/chart/Chart.yaml")); chart != version {
@@ -18,7 +18,7 @@ func TestReleaseNotes(t *testing.T) {
 	}
 	command := only(t, `(?m)^ *notes=\$\((.*)\)$`, read(t, ".github/workflows/release.yaml"))
 	bash := exec.CommandContext(t.Context(), "bash", "-c", command)
-	bash.Dir, bash.Env = root, append(bash.Environ(), "TAG=v"+version)
+	bash.Dir, bash.Env = root, append(bash.Environ(), "TAG=v"+version, "GITHUB_REPOSITORY=owner/name")
 	notes, err := bash.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +26,7 @@ func TestReleaseNotes(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "CHANGELOG.md"), "\n## "+version+", ")
 	_, rest, _ = strings.Cut(rest, "\n")
 	want, _, _ := strings.Cut(rest, "\n## ")
+	want = strings.ReplaceAll(want, "](deploy/", "](https://github.com/owner/name/blob/v"+version+"/deploy/")
 	if !found || strings.TrimSpace(want) == "" || strings.TrimSpace(string(notes)) != strings.TrimSpace(want) {
 		t.Errorf("the notes of %s have %d bytes, want the %d of its part of CHANGELOG.md", version, len(notes), len(want))
 	}

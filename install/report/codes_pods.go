@@ -107,7 +107,8 @@ var podCodes = []Meaning{
 	{InterceptionNone, "The pod has interceptionMode NONE.", "", "none, if intended; else correct the annotation"},
 	{NamespaceExcluded, "The pod's namespace is in excludeNamespaces.", "", "none, if intended; else correct excludeNamespaces"},
 	{
-		NotInjected, "No injector requested the pod's capture.", "At the pod's creation, injection or, for Consul, transparent proxy was not enabled.",
+		NotInjected, "No injector requested the pod's capture.",
+		"At the pod's creation, injection or, for Consul, transparent proxy was not enabled.",
 		"enable injection (istio-injection=enabled, istio.io/rev, linkerd.io/inject=enabled, kuma.io/sidecar-injection=enabled, " +
 			"consul.hashicorp.com/connect-inject=true), and restart the pod",
 	},
