@@ -240,9 +240,9 @@ func TestOtherMesh(t *testing.T) {
 	}
 }
 
-// TestMovesNoMeshToTheFront leaves our entry where it is when the installer of another mesh, which wants its
+// TestStaysBeforeOtherMeshes leaves our entry where it is when the installer of another mesh, which wants its
 // entry to be the last one, has moved it behind ours. Otherwise, both would rewrite the list for ever.
-func TestMovesNoMeshToTheFront(t *testing.T) {
+func TestStaysBeforeOtherMeshes(t *testing.T) {
 	t.Parallel()
 	for _, other := range report.MeshPlugins() {
 		list := `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"bridge"},` + entry + `,{"type":"` + other + `"}]}`

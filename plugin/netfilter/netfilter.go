@@ -46,8 +46,8 @@ func FindBelow(ctx context.Context, root string, backend config.Backend) (Backen
 }
 
 // Reference applies a Ruleset in a temporary namespace, and returns the rules as the backend reads them
-// back. So a comparison with these rules does not depend on the form in which a kernel or a version of
-// iptables represents a rule.
+// back. So a comparison with these rules does not depend on the form in which a kernel or, if it wrote
+// both, a version of iptables represents a rule.
 func Reference(ctx context.Context, backend Backend, rs capture.Ruleset) (reference dump.Dump, err error) {
 	scratch, err := ns.TempNetNS()
 	if err != nil {

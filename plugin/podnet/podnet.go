@@ -80,8 +80,8 @@ func open(path string, lock func(inode uint64) (*os.File, error)) (*Namespace, e
 // ours can change the namespace at the same time.
 func (n *Namespace) LockFault() error { return n.lockFault }
 
-// enter starts a thread that enters the namespace, executes all calls of Do, and leaves the namespace
-// after Close.
+// enter starts a thread that enters the namespace, executes all calls of Do, and leaves the namespace at
+// Close.
 func (n *Namespace) enter() error {
 	entered := make(chan error, 2)
 	n.thread.Go(func() {
@@ -96,9 +96,9 @@ func (n *Namespace) enter() error {
 	return <-entered
 }
 
-// Close waits until the thread has left the namespace, and releases the lock. Otherwise, the next Open of
-// this namespace would take it for the host's if the thread is the first one of process 1, as in the guard's
-// container. A second call returns an error.
+// Close waits until the thread has left the namespace, and releases the lock. If that thread is the first one
+// of process 1, as it can be in a container, Open would otherwise take the namespace for the host's. A second
+// call returns an error.
 func (n *Namespace) Close() error {
 	if err := n.netns.Close(); err != nil {
 		return err

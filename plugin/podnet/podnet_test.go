@@ -109,6 +109,9 @@ func TestNothingStays(t *testing.T) {
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
+		if slices.Contains(linksOf(t, "/proc/self/task", "ns/net"), inside) {
+			t.Error("a thread is in the namespace after Close")
+		}
 	}
 	visit(podnet.Open)
 	threads, descriptors := len(linksOf(t, "/proc/self/task", "ns/net")), len(linksOf(t, "/proc/self/fd", ""))
@@ -119,7 +122,7 @@ func TestNothingStays(t *testing.T) {
 	}
 	var stay []string
 	more := 0
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); runtime.Gosched() { // a thread leaves after Close
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
 		inTask := linksOf(t, "/proc/self/task", "ns/net")
 		more = len(inTask) - threads
 		stay = slices.DeleteFunc(slices.Concat(inTask, linksOf(t, "/proc/self/fd", "")), func(link string) bool { return link != inside && link != pod.Path() })
