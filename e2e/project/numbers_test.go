@@ -4,6 +4,7 @@ package project
 
 import (
 	"encoding/json"
+	"fmt"
 	"html"
 	"regexp"
 	"slices"
@@ -15,14 +16,16 @@ import (
 )
 
 // readResults reads what make bench and make bench-cluster wrote for a document.
+// Its Machine is a list of the files with their dates and machines.
 func readResults(t *testing.T) (all tables.Results) {
 	t.Helper()
-	for _, name := range []string{"cluster", "results"} {
+	for _, name := range []string{"cluster.json", "results.json"} {
 		var measured tables.Results
-		if err := json.Unmarshal([]byte(read(t, "deploy/reference/numbers/"+name+".json")), &measured); err != nil {
+		if err := json.Unmarshal([]byte(read(t, "deploy/reference/numbers/"+name)), &measured); err != nil {
 			t.Fatal(err)
 		}
 		measured.Tables = append(measured.Tables, all.Tables...)
+		measured.Machine = fmt.Sprintf("- [%s](numbers/%[1]s): %s, %s\n", name, measured.Date, measured.Machine) + all.Machine
 		all = measured
 	}
 	return all
