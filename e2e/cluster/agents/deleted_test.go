@@ -28,9 +28,9 @@ func TestRunDirectoryDeleted(t *testing.T) {
 	n.Run(t, before...)
 	restarts := containerRestarts(t)
 	for _, node := range c.Nodes {
-		if out, err := node.Command(t.Context(), "rm", "-r", "/run/capture-cni").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		lab.Eventually(t, func() error { // meanwhile, the agent may create a socket
+			return node.Command(t.Context(), "rm", "-rf", "/run/capture-cni").Run()
+		})
 	}
 	lab.Eventually(t, func() error {
 		now := containerRestarts(t)

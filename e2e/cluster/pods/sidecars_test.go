@@ -158,7 +158,7 @@ func TestOtherSidecars(t *testing.T) {
 	n.Create(t, both, wrong, consul, kuma)
 	for name, reason := range map[string]string{
 		"both": "keys of linkerd and of capture-cni", "wrong": "there is no such key",
-		"wrong-consul": "expected true or false", "wrong-kuma": "transparent-proxy-config: it is absent",
+		"wrong-consul": "expected an IPv6 address with consul.hashicorp.com/dual-stack true", "wrong-kuma": "transparent-proxy-config: it is absent",
 	} {
 		lab.Eventually(t, func() error { return n.CheckRefused(t, name, reason) })
 	}
