@@ -91,8 +91,9 @@ func TestOracleHelm(t *testing.T) {
 	}
 	compare("", template(`affinity={"podAntiAffinity": {}}`)...)
 	compare("", "template", "any", chart, "--namespace", "kube-system", "--kube-version", "1.29.0")
-	compare("", "template", "any", umbrella(t), "--set", "capture-cni.enabled=true")
-	compare("", "template", "any", umbrella(t), "--set", "capture-cni.enabled=false")
+	for _, enabled := range []string{"true", "false"} { // without a version of Kubernetes, each Helm takes its own
+		compare("", "template", "any", umbrella(t), "--kube-version", "1.34.0", "--set", "capture-cni.enabled="+enabled)
+	}
 	compare("incompatible with Kubernetes", "template", "any", chart, "--kube-version", "1.24.0")
 	compare("nothing", "lint", "--strict", "--set", "nothing=1", chart)
 	for _, refusal := range refusals {

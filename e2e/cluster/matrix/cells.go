@@ -52,9 +52,9 @@ var cells = []cell{
 			// demand: it captures DNS to ::6 and to an excluded port, and sends elsewhere what
 			// arrives on a rerouted interface. Its injector's tests have 90 pods.
 			{"e2e/traffic", "-run=^(TestOracleInjected|TestOracleScenarios|TestOracleWays)$", "-skip=^TestOracleScenarios$/^(DNS|.*rerouted)|^TestOracleInjected$/^enough$"},
-			// Istio 1.22 chooses native sidecars for all pods of an istiod, not for each, and
-			// its istiod removes no taint.
-			{"e2e/cluster/mesh", "-skip=^TestRevisions$|^TestBothTaints$|^TestSidecars$/^native"},
+			// Istio 1.22 chooses native sidecars for all pods of an istiod, not for each, its
+			// istiod removes no taint, and the tests of mTLS expect native sidecars.
+			{"e2e/cluster/mesh", "-skip=^TestRevisions$|^TestBothTaints$|^TestMutualTLS|^TestSidecars$/^native"},
 		},
 	},
 	{
