@@ -56,15 +56,21 @@ func TestReplacedDirectories(t *testing.T) {
 	a.Ready(t)
 }
 
-// TestDeletedMount deletes a directory that the agent's container has mounted: the
-// mount shows the deleted one from then on, and the agent ends. The kubelet starts it
+// TestDeletedMount deletes or renames a directory that the agent's container has mounted: the
+// mount shows the old one from then on, and the agent ends. The kubelet starts it
 // again, with the directory that took its place.
 func TestDeletedMount(t *testing.T) {
 	t.Parallel()
 	for name, mounted := range map[string]func(n *node) (directory *string, flags []string){
-		"lists": func(n *node) (*string, []string) { return &n.NetDir, nil },
-		"run":   func(n *node) (*string, []string) { return &n.RunDir, nil },
-		"state": func(n *node) (*string, []string) { return &n.StateDir, nil },
+		"lists":         func(n *node) (*string, []string) { return &n.NetDir, nil },
+		"renamed lists": func(n *node) (*string, []string) { return &n.NetDir, nil },
+		"run":           func(n *node) (*string, []string) { return &n.RunDir, nil },
+		"state":         func(n *node) (*string, []string) { return &n.StateDir, nil },
+		"programs":      func(n *node) (*string, []string) { return &n.BinDir, nil },
+		"boot": func(n *node) (*string, []string) {
+			boot := n.Dir + "/boot"
+			return &boot, []string{"--tmpfiles-dir", n.Dir + "/mounted"}
+		},
 		"CRI": func(n *node) (*string, []string) {
 			cri := n.Dir + "/cri"
 			return &cri, []string{"--cri-socket", n.Dir + "/mounted/cri.sock"}
@@ -82,7 +88,12 @@ func TestDeletedMount(t *testing.T) {
 			flags = append(flags, "--mode", "insert")
 			a := n.StartBehind(t, command, flags...)
 			a.WaitForLog(t, "placed the entry")
-			lab.Eventually(t, func() error { return os.RemoveAll(onNode) }) // the agent may write to it
+			lab.Eventually(t, func() error { // the agent may write to it
+				if strings.HasPrefix(name, "renamed") {
+					return os.Rename(onNode, onNode+".before")
+				}
+				return os.RemoveAll(onNode)
+			})
 			lab.Check(t, os.Mkdir(onNode, 0o755))
 			expectEnd(t, a)
 			if onNode == n.Dir+"/net.d" {
@@ -103,7 +114,7 @@ func expectEnd(t *testing.T, a *machine.Agent) {
 	go func() { ended <- a.Wait() }()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(a.Log.String(), "was deleted on the node") {
+		if err == nil || !strings.Contains(a.Log.String(), "was deleted or renamed on the node") {
 			t.Errorf("the agent ended with %v: %s", err, a.Log)
 		}
 	case <-time.After(soon):

@@ -22,15 +22,15 @@ var agentMutants = []mutant{
 	{
 		name: "guard-goes-on-with-a-deleted-mount",
 		file: "install/capture-cni-node/guard.go",
-		from: "o.untilDeleted(o.guardMounts()...)",
-		to:   "o.untilDeleted()",
+		from: "o.untilMoved(o.guardMounts()...)",
+		to:   "o.untilMoved()",
 		by:   by(root, "e2e/guard", "TestDeletedGuardMounts/lock"),
 	},
 	{
 		name: "agent-goes-on-with-a-deleted-mount",
 		file: "install/capture-cni-node/run.go",
-		from: "untilDeleted(mounts...)",
-		to:   "untilDeleted(mounts[:0]...)",
+		from: "untilMoved(mounts...)",
+		to:   "untilMoved(mounts[:0]...)",
 		by:   by(root, "e2e/agent", "TestDeletedMount/CRI"),
 	},
 	{

@@ -71,7 +71,7 @@ func declareUpdate(flags *pflag.FlagSet, update *guard.Update) {
 
 func (o *options) guard(ctx context.Context, address string, settings guard.Settings) error {
 	registry := guardRegistry()
-	tasks, stuck := []task{o.untilDeleted(o.guardMounts()...)}, func() error { return nil }
+	tasks, stuck := []task{o.untilMoved(o.guardMounts()...)}, func() error { return nil }
 	if o.Entry.Asked == backend.Auto && o.Entry.Conf.Backend != config.NFTables {
 		o.log.Info("no pod is examined: the backend of this node is not nftables", "backend", o.Entry.Conf.Backend)
 	} else if backend := o.Entry.Conf.Backend; settings.Update != guard.UpdateNever && backend != config.NFTables {

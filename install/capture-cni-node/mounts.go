@@ -16,16 +16,18 @@ import (
 
 const mountInterval = time.Second // between checks of the mounts
 
-// untilDeleted returns a task that fails once one of the directories was deleted on the node, because
-// the container's mount then still shows the deleted directory. After the failure, the container
+// untilMoved returns a task that fails once one of the directories was deleted or renamed on the node,
+// because the container's mount then still shows the old directory. After the failure, the container
 // restarts and mounts the new directory.
-func (o *options) untilDeleted(mounts ...string) task {
+func (o *options) untilMoved(mounts ...string) task {
 	return func(ctx context.Context) error {
+		before := host.MountRoots()
 		for {
+			now := host.MountRoots()
 			for _, mount := range mounts {
-				if host.IsDeleted(mount) {
+				if now[mount] != before[mount] {
 					onNode := strings.TrimPrefix(mount, strings.TrimSuffix(o.Root, "/"))
-					return fmt.Errorf("%s was deleted on the node, and the container's mount still shows the deleted directory: "+
+					return fmt.Errorf("%s was deleted or renamed on the node, and the container's mount still shows the old directory: "+
 						"restart the container", onNode)
 				}
 			}

@@ -128,7 +128,7 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	mounts := a.agentMounts()
-	tasks = append(tasks, untilEnd(a.keeper.Present), untilEnd(a.keeper.Preflight), a.untilDeleted(mounts...))
+	tasks = append(tasks, untilEnd(a.keeper.Present), untilEnd(a.keeper.Preflight), a.untilMoved(mounts...))
 	listeners := after(a.keeper.Claimed(), append(receivers, answerer.Serve))
 	return runTogether(ctx, slices.Concat(tasks, listeners, untaint)...)
 }

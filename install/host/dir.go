@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -97,8 +98,15 @@ func (d *Dir) list(wanted func(fs.DirEntry) bool) ([]string, error) {
 	return names, nil
 }
 
-// Remove deletes a file. It succeeds if the file is missing.
-func (d *Dir) Remove(name string) error {
+// Remove deletes files. A missing one is no error.
+func (d *Dir) Remove(names ...string) (err error) {
+	for _, name := range names {
+		err = errors.Join(err, d.remove(name))
+	}
+	return err
+}
+
+func (d *Dir) remove(name string) error {
 	if has, err := d.Has(name); err != nil || !has {
 		return err
 	}
@@ -151,15 +159,18 @@ func (d *Dir) Link(name string) (string, error) {
 	return target, nil
 }
 
-// IsDeleted reports whether a directory was deleted but is still visible at the path, because a
-// container's mount keeps it.
-func IsDeleted(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil {
-		return false
+// MountRoots returns, for each mount point of the process, the mounted directory's path in its file
+// system, as proc_pid_mountinfo(5) describes it. The path changes if the directory, or one above it, is
+// renamed or deleted. If the kernel's list can't be read, MountRoots returns what it read.
+func MountRoots() map[string]string {
+	roots := map[string]string{}
+	content, _ := ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			roots[fields[4]] = fields[3]
+		}
 	}
-	at, ok := info.Sys().(*syscall.Stat_t)
-	return ok && at.Nlink == 0
+	return roots
 }
 
 // ErrUnsynced means that the names of a directory's files may not be on the disk, although all processes
@@ -197,17 +208,7 @@ func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 // ClearTemps deletes the temporary files that killed processes left in the directory.
 func (d *Dir) ClearTemps() error {
 	names, err := d.Names()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if IsTemp(name) {
-			if err := d.Remove(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return errors.Join(err, d.Remove(slices.DeleteFunc(names, func(name string) bool { return !IsTemp(name) })...))
 }
 
 // ErrLocked means that another process holds the lock.

@@ -125,11 +125,7 @@ func removeDirectory(parent *host.Dir, name string) error {
 		return err
 	}
 	names, err := directory.Names()
-	errs := []error{err}
-	for _, file := range names {
-		errs = append(errs, directory.Remove(file))
-	}
-	return errors.Join(append(errs, directory.Close(), parent.RemoveDir(name))...)
+	return errors.Join(err, directory.Remove(names...), directory.Close(), parent.RemoveDir(name))
 }
 
 // present returns the paths of the existing files with these names in the directories.
@@ -148,11 +144,7 @@ func (n *Node) present(directories []string, names ...string) (paths []string) {
 func (n *Node) removeFiles(directories []string, names ...string) (err error) {
 	for _, directory := range directories {
 		err = errors.Join(err, n.inDirectory(directory, func(dir *host.Dir) error {
-			errs := []error{dir.ClearTemps()}
-			for _, name := range names {
-				errs = append(errs, dir.Remove(name))
-			}
-			return errors.Join(errs...)
+			return errors.Join(dir.ClearTemps(), dir.Remove(names...))
 		}))
 	}
 	return err
