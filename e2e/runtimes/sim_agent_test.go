@@ -141,7 +141,11 @@ func (w *world) step() {
 	stays := a.state == "present" || !a.force && slices.ContainsFunc(w.runtime.pods, func(p *runtimeapi.PodSandbox) bool { return p.Annotations != nil })
 	w.calledUs = w.wouldLoad().calls() && stays
 	if a.state == "absent" {
-		a.next = time.Now().Add(a.StepAbsent(a.ctx, a.force, func() { a.stopped = true }))
+		a.next = time.Now().Add(a.StepAbsent(a.ctx, a.force, func() {
+			if a.stopped = true; w.wouldLoad().calls() {
+				w.fail("the agent answers no more requests, and the runtime would call the plugin")
+			}
+		}))
 	} else {
 		w.readPods()
 		a.next = a.Step(a.ctx)

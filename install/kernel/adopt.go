@@ -43,7 +43,7 @@ func Replace(ctx context.Context, n *podnet.Namespace, rs capture.Ruleset) (lost
 			if err := replaceRules(ctx, rs); err != nil {
 				return err
 			}
-			return FlushEntries(ctx)
+			return FlushEntries(context.WithoutCancel(ctx)) // the rules may have taken all of the caller's time
 		})
 	}
 	err = n.Do(func() error {

@@ -66,12 +66,8 @@ func (s Socket) isServer(listeners map[netip.AddrPort]bool) bool {
 	case SynSent:
 		return false
 	}
-	for _, address := range []netip.Addr{s.Local.Addr(), netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		if listeners[netip.AddrPortFrom(address, s.Local.Port())] {
-			return true
-		}
-	}
-	return false
+	addresses := []netip.Addr{s.Local.Addr(), netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return listeners[netip.AddrPortFrom(a, s.Local.Port())] })
 }
 
 func (s Socket) stage() Stage {

@@ -93,7 +93,7 @@ func TestLease(t *testing.T) {
 	p.Publish(t.Context(), begin.Add(interval)) // a conflict
 	p.Publish(t.Context(), begin.Add(2*interval))
 	lease, state = p.lease(t)
-	if state.Version != "v2" || lease.Labels["theirs"] != "kept" || len(lease.OwnerReferences) > 0 {
+	if state.Version != "v2" || lease.Labels["theirs"] != "kept" || len(lease.OwnerReferences) != 1 {
 		t.Errorf("after a change: %+v, %+v", state, lease.ObjectMeta)
 	}
 }

@@ -151,22 +151,22 @@ func isOurs(lease *coordination.Lease) bool {
 }
 
 // lease returns the Lease with a new state. It keeps labels and annotations that other programs added
-// to the Lease before.
+// to the Lease before, and its owners.
 func (w *LeaseWriter) lease(before *coordination.Lease, state string, now time.Time) *coordination.Lease {
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.settings.Namespace, Name: w.settings.Node}}
 	if before != nil {
 		lease = before.DeepCopy()
+	} else if uid := w.settings.NodeUID(); uid != "" {
+		// Another owner needs the permission to delete the Lease with the admission plugin
+		// OwnerReferencesPermissionEnforcement, which OpenShift enables.
+		lease.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
+		}}
 	}
 	for key, value := range report.LeaseLabels() {
 		metav1.SetMetaDataLabel(&lease.ObjectMeta, key, value)
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, report.NodeAnnotation, state)
-	lease.OwnerReferences = nil
-	if uid := w.settings.NodeUID(); uid != "" {
-		lease.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: w.settings.Node, UID: types.UID(uid),
-		}}
-	}
 	// The Lease is valid for two heartbeats and a minute. If it expires, the agent has ended or can't
 	// write the Lease.
 	seconds, renewed := int32((2*w.beat+time.Minute)/time.Second), metav1.NewMicroTime(now)

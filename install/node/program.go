@@ -140,7 +140,8 @@ func (p Program) fault(bin *host.Dir) error {
 	}
 	defer current.Close()
 	same, err := sameBytes(current, wanted)
-	if err == nil && !same {
+	info, statErr := current.Stat()
+	if err = errors.Join(err, statErr); err == nil && (!same || info.Mode()&0o111 == 0) { // root, too, needs a bit to execute it
 		err = fmt.Errorf("%s/%s %w", bin.Path(), p.Name, errDiffers)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/e2e/machine"
 	"github.com/capture-cni/capture-cni/install/conflist"
 )
@@ -87,19 +88,24 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
-// TestDamagedProgram replaces a program that differs from the copy at its last byte alone, or
-// is longer by one.
+// TestDamagedProgram replaces a program that differs from the copy at its last byte alone, is
+// longer by one, or can't be executed.
 func TestDamagedProgram(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("x", 200<<10)
-	for _, installed := range []string{good[1:] + "y", good + "y", good} {
+	for _, damaged := range []struct {
+		content string
+		mode    os.FileMode
+	}{{good[1:] + "y", 0o755}, {good + "y", 0o755}, {good, 0o644}, {good, 0o755}, {good, 0o100}, {good, 0o001}} {
+		installed, damage := damaged.content, damaged.content != good || damaged.mode == 0o644
 		wanted := DefaultSettings(machine.New(t, map[string]string{"/opt/cni/bin/capture-cni": installed, "/copy/capture-cni": good, "/var/lib/capture-cni/owner": "mesh"}))
 		bin, state := machine.OpenDir(t, wanted.At("/opt/cni/bin")), machine.OpenDir(t, wanted.At("/var/lib/capture-cni"))
+		lab.Check(t, os.Chmod(bin.Path()+"/"+conflist.PluginType, damaged.mode))
 		p := Program{conflist.PluginType, wanted.At("/copy/capture-cni"), func(context.Context, string) error { return nil }}
 		changed, err := p.install(t.Context(), bin, state)
 		content, readErr := os.ReadFile(bin.Path() + "/" + conflist.PluginType)
-		if string(content) != good || readErr != nil || changed != (installed != good) || err != nil {
-			t.Errorf("of %d bytes: changed %v, %d bytes are installed, %v, %v", len(installed), changed, len(content), readErr, err)
+		if string(content) != good || readErr != nil || changed != damage || err != nil {
+			t.Errorf("of %d bytes, %s: changed %v, %d bytes are installed, %v, %v", len(installed), damaged.mode, changed, len(content), readErr, err)
 		}
 	}
 }

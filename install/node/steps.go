@@ -81,7 +81,7 @@ func (k *Keeper) Step(ctx context.Context) (next time.Time) {
 
 // Absent removes capture-cni from the node, and keeps it removed until ctx ends. While CheckRemovable
 // returns an error, Absent keeps the plugin installed instead, and other goroutines answer requests for
-// pods. Before the removal, Absent calls stop to end these goroutines.
+// pods. After the removal, Absent calls stop to end these goroutines.
 func (k *Keeper) Absent(ctx context.Context, force bool, stop func()) {
 	lock := k.claim(ctx)
 	if lock == nil {
@@ -103,8 +103,10 @@ func (k *Keeper) StepAbsent(ctx context.Context, force bool, stop func()) (again
 	err := k.node.CheckRemovable(ctx, force)
 	report := Report{Mode: k.node.Mode}
 	if err == nil {
-		stop()
-		err = k.node.Clean(false)
+		if err = k.node.Clean(false); err == nil {
+			stop()                    // not before the entry is gone, because each ADD of a meshed pod may need an answer
+			err = k.node.Clean(false) // the goroutines may have recreated a socket
+		}
 	} else {
 		report = k.node.Install(ctx, false)
 	}
