@@ -4,6 +4,7 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -90,14 +91,14 @@ func (m *mesh) checkExpansion(pod Pod, rs Ruleset) error {
 	}
 	return BadInput{{
 		Key: strings.Join(named, " with "), Value: pod.Annotations[named[0]],
-		Problem: fmt.Sprintf("the lists become %d rules of iptables and %d elements of nftables: "+
+		Problem: fmt.Sprintf("the lists, with those of netconf.mesh, become %d rules of iptables and %d elements of nftables: "+
 			"expected at most %d of each, so list fewer interfaces, or fewer and wider ranges",
 			rules, elements, MaxExpanded),
 	}}
 }
 
-// keyOf returns the annotation that contains a list, or the list's name if m.lists names no annotation for
-// it that the pod has.
+// keyOf returns the annotation that contains a list, and prefers one that the pod has. If m.lists names no
+// annotation for the list, keyOf returns the list's name.
 func (m *mesh) keyOf(pod Pod, list string) string {
 	if strings.HasPrefix(list, listFence) {
 		return annotationFenceAllow
@@ -105,10 +106,7 @@ func (m *mesh) keyOf(pod Pod, list string) string {
 	if m.whole != "" {
 		return m.whole
 	}
-	for _, key := range m.lists[list] {
-		if _, ok := pod.Annotations[key]; ok {
-			return key
-		}
-	}
-	return list
+	keys := append(slices.Clone(m.lists[list]), list)
+	given := slices.IndexFunc(keys, func(key string) bool { return pod.Annotations[key] != "" })
+	return keys[max(0, given)]
 }

@@ -4,6 +4,7 @@ package capture
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -43,6 +44,41 @@ func TestExpanded(t *testing.T) {
 		if got := tt.match.Expanded(); got != tt.want {
 			t.Errorf("%d ports and %d interfaces become %d rules, want %d", len(tt.match.DstPort.Values), len(tt.match.In.Values), got, tt.want)
 		}
+	}
+}
+
+// TestExpansionKeys names the annotation with the longest list, also if all its elements are the operator's.
+func TestExpansionKeys(t *testing.T) {
+	t.Parallel()
+	excluded := func(in *Intent, ranges []netip.Prefix) { in.ExcludeOutboundRanges = ranges }
+	included := func(in *Intent, ranges []netip.Prefix) { in.OutboundRanges.Only = ranges }
+	for _, tt := range []struct {
+		mesh config.MeshName
+		key  string
+		set  func(in *Intent, ranges []netip.Prefix)
+	}{
+		{config.Istio, annotationExcludeOutboundRanges, excluded},
+		{config.Istio, annotationIncludeOutboundRanges, included},
+		{config.OwnKeys, annotationExceptRanges, excluded},
+		{config.OwnKeys, annotationOnlyRanges, included},
+		{config.Linkerd, annotationSkipSubnets, func(in *Intent, ranges []netip.Prefix) { in.ExcludeInboundRanges = ranges }},
+	} {
+		for _, address := range []string{"10.0.0.0", "fd00::"} {
+			ranges, next := make([]netip.Prefix, MaxExpanded+1), netip.MustParseAddr(address)
+			for i := range ranges {
+				ranges[i], next = netip.PrefixFrom(next, next.BitLen()), next.Next().Next()
+			}
+			in := Intent{Mesh: tt.mesh, InboundPort: 1, OutboundPort: 2, IPv6: Captured}
+			tt.set(&in, ranges)
+			want := "annotation " + tt.key + `: "": the lists, with those of netconf.mesh, become `
+			if err := meshOf(tt.mesh).checkExpansion(Pod{}, Rules(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s, %s: %v, want %s", tt.mesh, address, err, want)
+			}
+		}
+	}
+	old := map[string]string{annotationKubevirtInterfaces: "eth1"}
+	if got := meshOf(config.Istio).keyOf(Pod{Annotations: old}, ListReroute); got != annotationKubevirtInterfaces {
+		t.Errorf("the pod's own annotation: %s", got)
 	}
 }
 

@@ -62,6 +62,7 @@ func istio() *mesh {
 		lists: map[string][]string{
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
 			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
+			"exclude_outbound_ranges_ipv4": {annotationExcludeOutboundRanges}, "exclude_outbound_ranges_ipv6": {annotationExcludeOutboundRanges},
 		},
 		exclusions: []string{
 			annotationExcludeInboundPorts, annotationExcludeOutboundPorts, annotationExcludeOutboundRanges, annotationExcludeInterfaces,
