@@ -12,7 +12,7 @@ apiVersion: apps/v1
 kind: DaemonSet
 metadata:
   name: {{ $name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ .Release.Namespace | quote }}
   labels: {{- include "capture-cni.labels" . | nindent 4 }}
     {{- with .Values.daemonSetLabels }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
@@ -21,7 +21,7 @@ spec:
     # other DaemonSets own them.
     matchLabels: {{- include "capture-cni.selector" . | nindent 6 }}
       {{- with .pool.name }}
-      capture-cni.io/pool: {{ . }}
+      capture-cni.io/pool: {{ . | quote }}
       {{- end }}
   updateStrategy:
     type: {{ .Values.updateStrategy.type }}
@@ -37,7 +37,7 @@ spec:
       labels:
         {{- include "capture-cni.selector" . | nindent 8 }}
         {{- with .pool.name }}
-        capture-cni.io/pool: {{ . }}
+        capture-cni.io/pool: {{ . | quote }}
         {{- end }}
         sidecar.istio.io/inject: "false"
         {{- with .Values.podLabels }}{{ toYaml . | nindent 8 }}{{ end }}
