@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -65,10 +66,12 @@ func create[T object](ctx context.Context, r *run, o T) (T, error) {
 // remove deletes objects that are all in one namespace, or all in none, and waits until they do not
 // exist any more.
 func (t *Test) remove(ctx context.Context, objects ...object) error {
-	var errs []error
-	for _, o := range objects {
-		errs = append(errs, t.removeOne(ctx, o))
+	errs := make([]error, len(objects))
+	var removals sync.WaitGroup // an object that stays must not keep the others
+	for i, o := range objects {
+		removals.Go(func() { errs[i] = t.removeOne(ctx, o) })
 	}
+	removals.Wait()
 	err := errors.Join(errs...)
 	if err == nil {
 		return nil

@@ -131,6 +131,28 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
+// TestOneStuckRemoval removes an object although another one stays.
+func TestOneStuckRemoval(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer()
+	test := newTest(t, s, "{}")
+	s.objects["namespaces/given/services/s"] = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}}
+	s.objects["namespaces/given/pods/p"] = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	s.refuses = func(method, path string, _ *corev1.Pod) string {
+		if method == http.MethodDelete && strings.HasSuffix(path, "/s") {
+			return "500"
+		}
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	stays, goes := metav1.ObjectMeta{Namespace: "given", Name: "s"}, metav1.ObjectMeta{Namespace: "given", Name: "p"}
+	err := test.remove(ctx, &corev1.Service{ObjectMeta: stays}, &corev1.Pod{ObjectMeta: goes})
+	if _, is := s.objects["namespaces/given/pods/p"]; is || err == nil {
+		t.Errorf("the pod is still there: %t; %v", is, err)
+	}
+}
+
 // TestStuckRemoval names what it could not remove.
 func TestStuckRemoval(t *testing.T) {
 	t.Parallel()

@@ -29,11 +29,7 @@ func choose(f *fleet.Fleet, names []string) (nodes []fleet.Node, err error) {
 		}
 		return nodes, nil
 	}
-	for _, node := range f.Nodes {
-		if node.Agent != "" && node.State != fleet.Removed {
-			nodes = append(nodes, node)
-		}
-	}
+	nodes = slices.DeleteFunc(slices.Clone(f.Nodes), func(n fleet.Node) bool { return n.Agent == "" || n.State == fleet.Removed })
 	if err := notReady(f); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	set := func(state, code report.Code, cause string) {
 		e.State, e.Finding = state, report.Finding{Code: code, Severity: state.Severity(), Reason: cause, Next: code.Advice()}
 	}
-	if pod == nil {
-		set(report.Gone, report.Gone, "no such pod exists: it has ended, or was never created")
+	if pod == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		set(report.Gone, report.Gone, "no such pod runs: it has ended, or was never created")
 		if add.Verdict == record.Failed {
 			e.Finding.Reason += "; its last ADD failed: " + add.Message
 		}

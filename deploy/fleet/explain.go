@@ -73,7 +73,7 @@ func (x Explainer) Explain(ctx context.Context, namespace, name string) (*Explan
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	events := x.readEvents(ctx, e, namespace, name)
+	events := x.readEvents(ctx, e, pod, namespace, name)
 	e.Node = events.node
 	if pod != nil {
 		e.Node = cmp.Or(pod.Spec.NodeName, e.Node)
@@ -107,7 +107,7 @@ func whyNotInMesh(pod *corev1.Pod) (code report.Code, cause string) {
 	switch {
 	case pod.Spec.HostNetwork:
 		return report.HostNetwork, "it has the network of its node (hostNetwork), which is never captured"
-	case pod.Labels[label] == "false" || pod.Annotations[label] == "false":
+	case cmp.Or(pod.Labels[label], pod.Annotations[label]) == "false": // the label overrides the annotation
 		return report.InjectFalse, label + " is false: it was not injected"
 	case slices.ContainsFunc(config.Meshes(), func(mesh config.MeshName) bool { return capture.MarkedBy(mesh, pod.Annotations) }):
 		return report.MeshOff, "netconf.meshes does not name its mesh"

@@ -31,11 +31,14 @@ const captureFailed = "CaptureFailed"
 // maxEvents limits the Events in an explanation.
 const maxEvents = 5
 
-func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, name string) (found podEvents) {
+// readEvents reads the Events about a pod, without those about an earlier pod of the same name. pod is nil
+// if no such pod exists.
+func (x Explainer) readEvents(ctx context.Context, e *Explanation, pod *corev1.Pod, namespace, name string) (found podEvents) {
 	var about []*corev1.Event
 	ofPod := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}
 	err := Each(ctx, x.Client, namespace, &corev1.EventList{}, ofPod, func(event *corev1.Event) {
-		if event.InvolvedObject.Name == name && (strings.HasPrefix(event.Reason, "Capture") || event.Reason == "FailedCreatePodSandBox") {
+		if event.InvolvedObject.Name == name && (pod == nil || isAbout(event, pod.ObjectMeta)) &&
+			(strings.HasPrefix(event.Reason, "Capture") || event.Reason == "FailedCreatePodSandBox") {
 			about = append(about, event)
 		}
 	})
@@ -59,6 +62,12 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, namespace, na
 		})
 	}
 	return found
+}
+
+// isAbout reports whether an Event is about this pod and not an earlier one of the same name, as far as the
+// Event's UID shows that. The kubelet's Events about a static pod have the UID in its mirror annotation.
+func isAbout(event *corev1.Event, pod metav1.ObjectMeta) bool {
+	return slices.Contains([]string{"", string(pod.UID), pod.Annotations[corev1.MirrorPodAnnotationKey]}, string(event.InvolvedObject.UID))
 }
 
 // readNode adds the node's state and its agent's explanation of the pod to the evidence. It reports

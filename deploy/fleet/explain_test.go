@@ -107,6 +107,13 @@ var aboutAnother = func() corev1.Event {
 	return other
 }()
 
+// aboutEarlier is an Event about an earlier pod of the same name.
+var aboutEarlier = func() corev1.Event {
+	before := event("CaptureFailed", "of an earlier pod")
+	before.InvolvedObject.UID, before.LastTimestamp = "earlier", metav1.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
+	return before
+}()
+
 // notStarted returns a pod of the mesh that has no sandbox yet.
 func notStarted() *corev1.Pod {
 	pod := newPod("node-1", "web", func(pod *corev1.Pod) {
@@ -155,8 +162,9 @@ func TestExplain(t *testing.T) {
 			evidence: []string{"event: Warning FailedCreatePodSandBox, 3 times"}, without: []string{"an image"}, container: GuardContainer,
 		},
 		"the record of an earlier pod of that name": {
-			pod: notStarted(), agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "an earlier fault")),
-			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
+			pod: notStarted(), agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "an earlier fault")), events: []corev1.Event{aboutEarlier},
+			without: []string{"of an earlier pod"},
+			state:   "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
 		},
 		"another plugin that fails": {
 			pod: notStarted(), agent: both, events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"calico\" failed: no address")}, fails: errors.New("not here"),
@@ -171,7 +179,15 @@ func TestExplain(t *testing.T) {
 			events: []corev1.Event{event("CaptureFailed", "no answer")}, agent: both, answer: ofEarlier(failed(capture.ReasonLookup, "no answer")),
 			state: "gone", cause: "its last ADD failed: no answer", next: "kubectl get pods", evidence: []string{"event: Warning CaptureFailed"}, container: GuardContainer,
 		},
-		"never made": {state: "gone", cause: "no such pod exists", next: "kubectl get pods --namespace shop"},
+		"ended": {
+			pod: meshed(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), agent: both, answer: answer("", "", byBackend("nftables")),
+			state: "gone", cause: "no such pod runs", next: "kubectl get pods --namespace shop", container: GuardContainer,
+		},
+		"failed": {
+			pod: meshed(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), agent: both, answer: answer("", "", nil),
+			state: "gone", cause: "no such pod runs", next: "kubectl get pods --namespace shop", container: GuardContainer,
+		},
+		"never made": {state: "gone", cause: "no such pod runs", next: "kubectl get pods --namespace shop"},
 		"not scheduled": {
 			pod: meshed(func(p *corev1.Pod) {
 				p.Spec.NodeName = ""

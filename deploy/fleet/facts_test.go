@@ -39,8 +39,8 @@ func TestSeenPod(t *testing.T) {
 		scheduled  time.Time
 		running    time.Time
 	}{
-		"new":                   {corev1.PodPending, nil, false, false, made, time.Time{}},
-		"placed":                {corev1.PodPending, []corev1.PodCondition{scheduled}, false, false, placed, time.Time{}},
+		"new":                   {corev1.PodPending, nil, false, true, made, time.Time{}},
+		"placed":                {corev1.PodPending, []corev1.PodCondition{scheduled}, false, true, placed, time.Time{}},
 		"without a sandbox":     {corev1.PodPending, []corev1.PodCondition{scheduled, none}, false, true, placed, time.Time{}},
 		"with a sandbox":        {corev1.PodPending, []corev1.PodCondition{scheduled, sandbox}, false, false, placed, time.Time{}},
 		"running":               {corev1.PodRunning, []corev1.PodCondition{scheduled, sandbox}, false, false, placed, begun},
@@ -56,6 +56,17 @@ func TestSeenPod(t *testing.T) {
 		s := newSeenPod(&pod)
 		if s.noSandbox != tt.noSandbox || !s.scheduled.Equal(tt.scheduled) || !s.running.Equal(tt.running) {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	for name, change := range map[string]func(pod *corev1.Pod){
+		"an address, and no condition, as before Kubernetes 1.29": func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.1" },
+		"no node": func(pod *corev1.Pod) { pod.Spec.NodeName = "" },
+		"ended":   func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed },
+	} {
+		pod := newPod("n1", "web", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+		change(&pod)
+		if newSeenPod(&pod).noSandbox {
+			t.Errorf("%s: it has no sandbox", name)
 		}
 	}
 	both := []config.MeshName{config.Istio, config.Linkerd}

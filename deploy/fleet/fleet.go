@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -98,6 +100,8 @@ type Pod struct {
 	Failure   string                 `json:"failure,omitempty"`   // error of the last ADD, if the pod has not started and an Event contains it
 	IstioInit bool                   `json:"istioInit,omitempty"` // the pod has an init container istio-init
 	Next      string                 `json:"nextStep,omitempty"`
+
+	uid types.UID // of the pod; empty without the permission to list pods
 }
 
 // Good reports whether the fleet needs no attention, as far as is known. It ignores pods that were

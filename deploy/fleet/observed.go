@@ -135,6 +135,7 @@ func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.Named
 		Cause:     named.Cause,
 		Rules:     named.Rules,
 		IstioInit: pod.istioInit,
+		uid:       pod.UID,
 	}
 	switch {
 	case found.State != "":

@@ -185,8 +185,9 @@ func TestReadFailures(t *testing.T) {
 	}
 	events := []corev1.Event{
 		about(captureFailed, "web", "older", time.Hour), about(captureFailed, "web", "newest", time.Minute), about(captureFailed, "web", "oldest", 2*time.Hour),
-		about("CaptureWarning", "web", "a warning", 0), about(captureFailed, "runs", "earlier", 0),
+		about("CaptureWarning", "web", "a warning", 0), about(captureFailed, "runs", "earlier", 0), about(captureFailed, "again", "of an earlier pod", 0),
 	}
+	events[len(events)-1].InvolvedObject.UID = "earlier"
 	query, requests := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests++
@@ -199,10 +200,11 @@ func TestReadFailures(t *testing.T) {
 	t.Cleanup(server.Close)
 	client, err := NewClient(&rest.Config{Host: server.URL})
 	lab.Check(t, err)
-	pods := []Pod{{Namespace: "shop", Name: "runs", State: report.Uncaptured}, {Namespace: "shop", Name: "web", State: report.NotStarted}}
+	pods := []Pod{{Namespace: "shop", Name: "runs", State: report.Uncaptured}, {Namespace: "shop", Name: "web", State: report.NotStarted, uid: "1"},
+		{Namespace: "shop", Name: "again", State: report.NotStarted, uid: "1"}}
 	f := Fleet{Pods: pods}
 	f.ReadFailures(t.Context(), client)
-	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {
+	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Pods[2].Failure != "" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {
 		t.Errorf("%+v, notes %q, asked for %s", f.Pods, f.Notes, query)
 	}
 	events = nil

@@ -46,6 +46,8 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 			s.mesh[mesh] = capture.ExemptionOf(podfields.Of(pod), []config.MeshName{mesh})
 		}
 	}
+	// Before Kubernetes 1.29, only the missing address shows that a pod has no sandbox.
+	s.noSandbox = pod.Spec.NodeName != "" && pod.Status.PodIP == ""
 	for _, condition := range pod.Status.Conditions {
 		switch condition.Type {
 		case corev1.PodScheduled:

@@ -78,7 +78,7 @@ func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, pod ...stri
 		return err
 	}
 	for _, one := range answer.Pods {
-		if one.Unknown != "" {
+		if one.Unknown != "" && (one.State != report.Exempt || len(pod) > 0) {
 			t.Unknown = append(t.Unknown, fmt.Sprintf("pod %s/%s: %s", one.Namespace, one.Name, one.Unknown))
 		}
 	}

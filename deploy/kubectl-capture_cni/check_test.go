@@ -54,7 +54,11 @@ func TestCheck(t *testing.T) {
 		"a pod with a fence": {
 			`{"kind": "Pod", "metadata": {"uid": "u", "annotations": {"capture-cni.io/fence": "true"}}, "spec": {"containers": []}}`, nil, "problem add-refused", 1,
 		},
-		"never injected":       {deployment(`sidecar.istio.io/inject: "false"`, notInjected), nil, "note inject_false", 0},
+		"never injected": {deployment(`sidecar.istio.io/inject: "false"`, notInjected), nil, "note inject_false", 0},
+		"a label that overrides": {
+			strings.Replace(deployment(`sidecar.istio.io/inject: "false"`, notInjected), "metadata: {annotations", `metadata: {labels: {sidecar.istio.io/inject: "true"}, annotations`, 1), nil,
+			"unknown not_injected", 2,
+		},
 		"of the node":          {deployment(marked, injected+", hostNetwork: true"), nil, "note host-network", 0},
 		"an exemption":         {deployment(marked+", sidecar.istio.io/interceptionMode: NONE", injected), nil, "note interception_none", 0},
 		"bad annotations":      {deployment(marked+", traffic.sidecar.istio.io/excludeOutboundPorts: http", injected), nil, "problem add-annotations", 1},

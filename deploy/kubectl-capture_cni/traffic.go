@@ -50,11 +50,8 @@ func writeTraffic(out io.Writer, t fleet.Traffic) {
 	rows := table{header: []string{"NAMESPACE", "POD", "MESH", "CAPTURED", "EXEMPT", "REFUSED", "FENCED"}}
 	for _, pod := range t.Pods {
 		if pod.Unknown == "" {
-			cells := []string{pod.Namespace, pod.Name, string(pod.Mesh)}
-			for _, decision := range []string{"captured", "exempt", "refused", "fenced"} {
-				cells = append(cells, fmt.Sprint(pod.Sum(decision)))
-			}
-			rows.add(cells...)
+			rows.add(pod.Namespace, pod.Name, string(pod.Mesh), fmt.Sprint(pod.Sum("captured")),
+				fmt.Sprint(pod.Sum("exempt")), fmt.Sprint(pod.Sum("refused")), fmt.Sprint(pod.Sum("fenced")))
 		}
 	}
 	if len(rows.rows)+len(t.Unknown) == 0 {

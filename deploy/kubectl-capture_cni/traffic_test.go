@@ -26,6 +26,7 @@ func TestTraffic(t *testing.T) {
 		{Namespace: "shop", Name: "web", Mesh: "istio", Connections: []report.Connections{{Decision: "captured", Reason: "inbound", Count: 7}, {Decision: "captured", Reason: "dns", Count: 3}}},
 		{Namespace: "shop", Name: "mail\x1b[2J", Mesh: "istio", Connections: []report.Connections{{Decision: "exempt", Reason: "range", Count: 2}, {Decision: "own", Reason: "proxy", Count: 9}}},
 		{Namespace: "shop", Name: "stock", Mesh: "istio", Unknown: "the pod is outdated"},
+		{Namespace: "shop", Name: "web", Mesh: "istio", State: report.Exempt, Unknown: "the pod is exempt"},
 	}
 	x := fleet.Explainer{Client: c.client(t), Namespace: fleet.DefaultNamespace, Exec: func(_ context.Context, _ fleet.Agent, container string, command []string, out io.Writer) error {
 		asked = append(asked, append([]string{container}, command...))
@@ -46,7 +47,12 @@ Not known: pod shop/stock: the pod is outdated
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	pods = pods[:1]
+	measured := pods
+	pods = measured[3:]
+	if one, err := x.PodTraffic(t.Context(), "shop", "web"); err != nil || !slices.Equal(one.Unknown, []string{"pod shop/web: the pod is exempt"}) {
+		t.Errorf("the exempt pod: %v, %v", one, err)
+	}
+	asked, pods = asked[:1], measured[:1]
 	one, err := x.PodTraffic(t.Context(), "shop", "web")
 	if err != nil {
 		t.Fatal(err)

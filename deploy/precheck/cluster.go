@@ -54,8 +54,8 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 	c := &Cluster{Version: info.GitVersion}
 	c.Nodes = all[*corev1.Node](ctx, c, client, "nodes", &corev1.NodeList{}, metav1.ListOptions{})
 	c.readMeshes(ctx, client)
-	if c.mayRun(cilium) {
-		c.Cilium = get(ctx, c, client, "kube-system", "configmaps", "cilium-config", &corev1.ConfigMap{})
+	for _, set := range c.running(cilium) {
+		c.Cilium = get(ctx, c, client, set.Namespace, "configmaps", "cilium-config", &corev1.ConfigMap{})
 	}
 	if c.mayRun(calico) {
 		felix := &Felix{}

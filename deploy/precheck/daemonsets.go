@@ -70,13 +70,10 @@ func repository(image string) string {
 
 // running returns the DaemonSets that run a program and have pods. The cluster may refuse the pods of a
 // DaemonSet, which then runs nothing.
-func (c *Cluster) running(program string) (sets []appsv1.DaemonSet) {
-	for _, set := range c.DaemonSets {
-		if set.Status.CurrentNumberScheduled > 0 && programOf(set) == program {
-			sets = append(sets, set)
-		}
-	}
-	return sets
+func (c *Cluster) running(program string) []appsv1.DaemonSet {
+	return slices.DeleteFunc(slices.Clone(c.DaemonSets), func(set appsv1.DaemonSet) bool {
+		return set.Status.CurrentNumberScheduled == 0 || programOf(set) != program
+	})
 }
 
 // mayRun reports whether a program runs, or may run because the DaemonSets could not be read.

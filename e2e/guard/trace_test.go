@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
 	"github.com/capture-cni/capture-cni/install/cri"
@@ -156,9 +158,13 @@ func TestTraceOfOtherPods(t *testing.T) {
 			p.capture(t, nil)
 			p.nft(t, "insert", "rule", "inet", "capture-cni", "nat_OUTPUT", "return")
 		}, []string{doubt + "   the pod is drifted: ", "otherwise    leaving that aside", "redirected to port 15001"}},
-		"uncaptured":      {func(*testing.T, *node, *pod) {}, []string{"verdict      passes: the pod is not captured\nbecause      "}},
-		"not known":       {func(_ *testing.T, n *node, _ *pod) { delete(n.pods, "web") }, []string{doubt + "   the pod is unknown: "}},
-		"exempt":          {change(func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }), []string{"verdict      passes: the pod is not captured\nbecause      ", "interceptionMode is NONE"}},
+		"uncaptured": {func(*testing.T, *node, *pod) {}, []string{"verdict      passes: the pod is not captured\nbecause      "}},
+		"not known":  {func(_ *testing.T, n *node, _ *pod) { delete(n.pods, "web") }, []string{doubt + "   the pod is unknown: "}},
+		"exempt":     {change(func(s *cri.Sandbox) { s.Annotations["sidecar.istio.io/interceptionMode"] = "NONE" }), []string{"verdict      passes: the pod is not captured\nbecause      ", "interceptionMode is NONE"}},
+		"with istio-init": {func(_ *testing.T, n *node, _ *pod) {
+			capabilities := &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
+			n.pods["web"].Spec.InitContainers = append(n.pods["web"].Spec.InitContainers, corev1.Container{Name: "istio-init", SecurityContext: capabilities})
+		}, []string{doubt + "   the pod is exempt: container istio-init sets up"}},
 		"not in the mesh": {change(func(s *cri.Sandbox) { s.Annotations = nil }), []string{"in the mesh  no: "}},
 		"isolated":        {change(func(s *cri.Sandbox) { s.Runtime.Handler = "kata" }), []string{"verdict      passes: the pod is not captured\nbecause      its runtime kata"}},
 	} {

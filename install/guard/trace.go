@@ -10,6 +10,7 @@ import (
 	"github.com/capture-cni/capture-cni/install/kernel"
 	"github.com/capture-cni/capture-cni/install/report"
 	"github.com/capture-cni/capture-cni/install/trace"
+	"github.com/capture-cni/capture-cni/plugin/capture"
 )
 
 // Trace returns which of the pod's desired rules decides about a packet, the packet's path through these
@@ -29,7 +30,8 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	w := &watched{sandbox: sandbox, baseline: g.store.load(sandbox.ID)}
 	found, observed := g.examiner.examine(ctx, w, &p)
 	switch {
-	case found.Code == report.Exempt, found.Code == report.Uncaptured, found.Code == report.InjectedLater:
+	case found.Code == report.Exempt && w.desired.exemption.Cause != capture.InitContainer, // whose rules are not known
+		found.Code == report.Uncaptured, found.Code == report.InjectedLater:
 		t.NotCaptured = found.Reason
 		return t, nil
 	case w.desired.intent == nil || observed.Generation == 0:
@@ -40,7 +42,7 @@ func (g *Guard) Trace(ctx context.Context, namespace, name string, p trace.Packe
 	}
 	t.Doubts = doubtsAbout(found, observed.Traced)
 	t.Assumptions = []string{
-		"no program of tc, XDP or a control group changes or drops the packet, and no rule behind the capture rules drops it",
+		"no program of tc, XDP or a control group changes or drops the packet, and no rule behind the capture rules drops or translates it",
 	}
 	path := trace.Of(w.desired.rules(), observed.Traced.Packet)
 	path.NFTables = observed.Backend == config.NFTables

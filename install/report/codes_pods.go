@@ -93,7 +93,7 @@ var podCodes = []Meaning{
 		NotReported, "No guard reports the pod.", "The guard is disabled, fails, or lacks nftables, agentSocket, CRI socket or the node's Lease.",
 		"set guard.enabled=true, backend nftables and a CRI socket",
 	},
-	{Gone, "The pod does not exist.", "", "list the namespace's pods"},
+	{Gone, "The pod does not run.", "", "list the namespace's pods"},
 	{NotInMesh, "The pod is in no captured mesh.", "Another code names the cause.", "none"},
 	{NotScheduled, "The pod has no node.", "", "run kubectl describe pod; see deploy/guides/taint.md"},
 	{

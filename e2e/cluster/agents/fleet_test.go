@@ -23,7 +23,7 @@ func TestFleet(t *testing.T) {
 	p.Expect(t, "status --wait", 0, fmt.Sprintf("%d ready", len(c.Nodes)), "captured")
 	p.Expect(t, "explain "+n.Name+"/web", 0, "web on node "+node.Name+": captured", "container guard", "kernel       backend nftables", "last ADD")
 	p.Expect(t, "explain --namespace "+n.Name+" pod/other", 0, "not in the mesh", "Next")
-	p.Expect(t, "explain "+n.Name+"/none", 1, "no such pod exists")
+	p.Expect(t, "explain "+n.Name+"/none", 1, "no such pod runs")
 	bad.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "http"
 	n.Create(t, bad)
 	p.Expect(t, "explain "+n.Name+"/bad", 1, "not started", "its ADD fails", `"http"`, "correct the annotations")
