@@ -97,7 +97,7 @@ func dedent(text string) string {
 	return regexp.MustCompile("(?m)^"+indent).ReplaceAllString(text, "")
 }
 
-var release = regexp.MustCompile(`(?:capture-cni:|targetRevision: |tag: )(\d+\.\d+\.\d+)`)
+var release = regexp.MustCompile(`(?:capture-cni:|targetRevision: |tag: |export VERSION=)(\d+\.\d+\.\d+)`)
 
 // TestGuidesNameThisRelease expects the chart's version wherever a guide names a release.
 func TestGuidesNameThisRelease(t *testing.T) {

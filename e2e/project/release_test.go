@@ -27,6 +27,9 @@ func TestReleaseNotes(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, "\n")
 	want, _, _ := strings.Cut(rest, "\n## ")
 	want = strings.ReplaceAll(want, "](deploy/", "](https://github.com/owner/name/blob/v"+version+"/deploy/")
+	if minor := version[:strings.LastIndexByte(version, '.')]; !strings.Contains(read(t, "SECURITY.md"), "\n| "+minor+" | all |\n") {
+		t.Errorf("SECURITY.md does not support %s", minor)
+	}
 	if !found || strings.TrimSpace(want) == "" || strings.TrimSpace(string(notes)) != strings.TrimSpace(want) {
 		t.Errorf("the notes of %s have %d bytes, want the %d of its part of CHANGELOG.md", version, len(notes), len(want))
 	}
