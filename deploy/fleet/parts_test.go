@@ -200,8 +200,11 @@ func TestReadFailures(t *testing.T) {
 	t.Cleanup(server.Close)
 	client, err := NewClient(&rest.Config{Host: server.URL})
 	lab.Check(t, err)
-	pods := []Pod{{Namespace: "shop", Name: "runs", State: report.Uncaptured}, {Namespace: "shop", Name: "web", State: report.NotStarted, uid: "1"},
-		{Namespace: "shop", Name: "again", State: report.NotStarted, uid: "1"}}
+	pods := []Pod{
+		{Namespace: "shop", Name: "runs", State: report.Uncaptured},
+		{Namespace: "shop", Name: "web", State: report.NotStarted, uid: "1"},
+		{Namespace: "shop", Name: "again", State: report.NotStarted, uid: "1"},
+	}
 	f := Fleet{Pods: pods}
 	f.ReadFailures(t.Context(), client)
 	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Pods[2].Failure != "" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
@@ -163,7 +162,6 @@ func run(ctx context.Context, root string, stdin []byte, path string, args ...st
 	}
 	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
-	command.WaitDelay = time.Second // modprobe, which the program starts, may hold the pipes after the program's end
 	stdout, stderr := bounded{limit: maxStdout + 1}, bounded{limit: maxStderr}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
