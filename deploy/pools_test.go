@@ -35,12 +35,12 @@ func daemonSets(t *testing.T, values ...string) (sets []appsv1.DaemonSet) {
 }
 
 // TestPools expects a DaemonSet of each pool, with what the pool sets, and the release's
-// values for all else.
+// values for all else. YAML without quotes takes one of the names for a boolean.
 func TestPools(t *testing.T) {
 	sets := daemonSets(t, "image.digest=sha256:"+strings.Repeat("a", 64), "netconf.ipv6=always", "resourceQuota.pods=123456789",
 		"pools[0].name=canary,pools[0].nodeSelector.ring=canary,pools[0].image.tag=next,pools[0].updateStrategy.type=OnDelete,pools[0].mode=insert",
 		"pools[1].name=old,pools[1].nodeSelector.kernel=old,pools[1].backend=iptables-legacy,pools[1].platform=k3s",
-		"pools[2].name=out,pools[2].nodeSelector.out=yes,pools[2].state=absent")
+		"pools[2].name=on,pools[2].nodeSelector.out=yes,pools[2].state=absent")
 	var got []string
 	for _, set := range sets {
 		pod := set.Spec.Template.Spec
@@ -59,7 +59,7 @@ func TestPools(t *testing.T) {
 		`capture-cni-node: RollingUpdate, image @sha256:, mode [auto], netconf {"ipv6":"always"}, bin [/opt/cni/bin], --state=present, kernel+installer+guard`,
 		`capture-cni-node-canary: OnDelete, image :next, mode [insert], netconf {"ipv6":"always"}, bin [/opt/cni/bin], --state=present, kernel+installer+guard`,
 		`capture-cni-node-old: RollingUpdate, image @sha256:, mode [auto], netconf {"backend":"iptables-legacy","ipv6":"always"}, bin [/var/lib/rancher/k3s/data/cni], --state=present, kernel+installer`,
-		`capture-cni-node-out: RollingUpdate, image @sha256:, mode [auto], netconf {"ipv6":"always"}, bin [/opt/cni/bin], --state=absent, installer`,
+		`capture-cni-node-on: RollingUpdate, image @sha256:, mode [auto], netconf {"ipv6":"always"}, bin [/opt/cni/bin], --state=absent, installer`,
 	}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -26,7 +26,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	set := func(state, code report.Code, cause string) {
 		e.State, e.Finding = state, report.Finding{Code: code, Severity: state.Severity(), Reason: cause, Next: code.Advice()}
 	}
-	if pod == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if pod == nil || inMesh(pod, meshes) && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
 		set(report.Gone, report.Gone, "no such pod runs: it has ended, or was never created")
 		if add.Verdict == record.Failed {
 			e.Finding.Reason += "; its last ADD failed: " + add.Message
@@ -43,7 +43,7 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 		code, cause := whyNotInMesh(pod)
 		set(report.NotInMesh, code, cause)
 	case asked.noSandbox:
-		if answer.UID != string(pod.UID) {
+		if answer.UID != string(asked.UID) {
 			add = &record.Record{} // the record belongs to an earlier pod of the same name
 		}
 		code, cause := whyNotStarted(events, *add)

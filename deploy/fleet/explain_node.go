@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/install/report"
 )
@@ -37,7 +38,7 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, pod *corev1.P
 	var about []*corev1.Event
 	ofPod := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + name}
 	err := Each(ctx, x.Client, namespace, &corev1.EventList{}, ofPod, func(event *corev1.Event) {
-		if event.InvolvedObject.Name == name && (pod == nil || isAbout(event, pod.ObjectMeta)) &&
+		if event.InvolvedObject.Name == name && (pod == nil || isAbout(event, uidOnNode(pod))) &&
 			(strings.HasPrefix(event.Reason, "Capture") || event.Reason == "FailedCreatePodSandBox") {
 			about = append(about, event)
 		}
@@ -64,10 +65,10 @@ func (x Explainer) readEvents(ctx context.Context, e *Explanation, pod *corev1.P
 	return found
 }
 
-// isAbout reports whether an Event is about this pod and not an earlier one of the same name, as far as the
-// Event's UID shows that. The kubelet's Events about a static pod have the UID in its mirror annotation.
-func isAbout(event *corev1.Event, pod metav1.ObjectMeta) bool {
-	return slices.Contains([]string{"", string(pod.UID), pod.Annotations[corev1.MirrorPodAnnotationKey]}, string(event.InvolvedObject.UID))
+// isAbout reports whether an agent's or kubelet's Event is about the pod with this UID on its node, and not
+// about an earlier pod of the same name.
+func isAbout(event *corev1.Event, uid types.UID) bool {
+	return event.InvolvedObject.UID == "" || event.InvolvedObject.UID == uid
 }
 
 // readNode adds the node's state and its agent's explanation of the pod to the evidence. It reports

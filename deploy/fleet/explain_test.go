@@ -187,6 +187,18 @@ func TestExplain(t *testing.T) {
 			pod: meshed(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), agent: both, answer: answer("", "", nil),
 			state: "gone", cause: "no such pod runs", next: "kubectl get pods --namespace shop", container: GuardContainer,
 		},
+		"ended, outside the mesh": {
+			pod: meshed(func(p *corev1.Pod) { p.Status.Phase, p.Annotations = corev1.PodSucceeded, nil }), state: "not in the mesh", cause: "no injector asked to capture it",
+		},
+		"static, with an Event and an answer for the kubelet's UID": {
+			pod: func() *corev1.Pod {
+				pod := notStarted()
+				pod.UID = "of-the-mirror"
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "earlier")
+				return pod
+			}(), agent: both, answer: answer("", "", nil), events: []corev1.Event{aboutEarlier},
+			state: "not started", cause: "its ADD fails: of an earlier pod", next: "the kubelet retries", container: GuardContainer,
+		},
 		"never made": {state: "gone", cause: "no such pod runs", next: "kubectl get pods --namespace shop"},
 		"not scheduled": {
 			pod: meshed(func(p *corev1.Pod) {

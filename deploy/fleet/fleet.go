@@ -101,7 +101,7 @@ type Pod struct {
 	IstioInit bool                   `json:"istioInit,omitempty"` // the pod has an init container istio-init
 	Next      string                 `json:"nextStep,omitempty"`
 
-	uid types.UID // of the pod; empty without the permission to list pods
+	uid types.UID // see uidOnNode; empty without the permission to list pods
 }
 
 // Good reports whether the fleet needs no attention, as far as is known. It ignores pods that were

@@ -3,11 +3,13 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/plugin/capture"
@@ -34,7 +36,7 @@ func inMesh(pod *corev1.Pod, meshes []config.MeshName) bool {
 
 func newSeenPod(pod *corev1.Pod) *seenPod {
 	s := &seenPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, node: pod.Spec.NodeName, agent: asAgent(pod),
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uidOnNode(pod)}, node: pod.Spec.NodeName, agent: asAgent(pod),
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
 		fenced:    capture.Fenced(pod.Annotations), scheduled: pod.CreationTimestamp.Time,
 	}
@@ -61,6 +63,12 @@ func newSeenPod(pod *corev1.Pod) *seenPod {
 	}
 	s.noSandbox = s.noSandbox && pod.Status.Phase == corev1.PodPending
 	return s
+}
+
+// uidOnNode returns the UID by which the pod's node knows the pod. For a static pod, this is the UID that
+// the kubelet gave it, and not that of its mirror in the API server.
+func uidOnNode(pod *corev1.Pod) types.UID {
+	return cmp.Or(types.UID(pod.Annotations[corev1.MirrorPodAnnotationKey]), pod.UID)
 }
 
 // by returns the mesh that captures a pod. If no mesh captures the pod, by returns a mesh that exempts

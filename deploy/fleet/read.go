@@ -114,7 +114,7 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 		f.Notes = append(f.Notes, fmt.Sprintf("why pods do not start is not known: listing the Events of failed ADDs: %s", err))
 	}
 	for i, pod := range f.Pods {
-		if event := last[[2]string{pod.Namespace, pod.Name}]; event != nil && isWaiting(pod) && isAbout(event, metav1.ObjectMeta{UID: pod.uid}) {
+		if event := last[[2]string{pod.Namespace, pod.Name}]; event != nil && isWaiting(pod) && isAbout(event, pod.uid) {
 			f.Pods[i].Failure = event.Message
 		}
 	}

@@ -106,7 +106,8 @@ func (m *mesh) keyOf(pod Pod, list string) string {
 	if m.whole != "" {
 		return m.whole
 	}
-	keys := append(slices.Clone(m.lists[list]), list)
+	ofBoth := strings.TrimSuffix(strings.TrimSuffix(list, "_"+string(IPv4)), "_"+string(IPv6))
+	keys := append(slices.Clone(m.lists[ofBoth]), list)
 	given := slices.IndexFunc(keys, func(key string) bool { return pod.Annotations[key] != "" })
 	return keys[max(0, given)]
 }

@@ -61,8 +61,7 @@ func istio() *mesh {
 		exemption: istioExemption, annotations: istioAnnotations(), prefix: annotationTraffic,
 		lists: map[string][]string{
 			"exclude_interfaces": {annotationExcludeInterfaces}, "reroute_interfaces": {annotationRerouteInterfaces, annotationKubevirtInterfaces},
-			"include_outbound_ranges_ipv4": {annotationIncludeOutboundRanges}, "include_outbound_ranges_ipv6": {annotationIncludeOutboundRanges},
-			"exclude_outbound_ranges_ipv4": {annotationExcludeOutboundRanges}, "exclude_outbound_ranges_ipv6": {annotationExcludeOutboundRanges},
+			"include_outbound_ranges": {annotationIncludeOutboundRanges}, "exclude_outbound_ranges": {annotationExcludeOutboundRanges},
 		},
 		exclusions: []string{
 			annotationExcludeInboundPorts, annotationExcludeOutboundPorts, annotationExcludeOutboundRanges, annotationExcludeInterfaces,

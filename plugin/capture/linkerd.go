@@ -57,10 +57,8 @@ func linkerd() *mesh {
 	return &mesh{
 		name: config.Linkerd, mark: annotationLinkerdVersion, container: containerLinkerdProxy, init: containerLinkerdInit,
 		annotations: linkerdAnnotations(),
-		lists: map[string][]string{
-			"exclude_inbound_ranges_ipv4": {annotationSkipSubnets}, "exclude_inbound_ranges_ipv6": {annotationSkipSubnets},
-		},
-		exclusions: []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets}, excluding: labelLinkerdControlPlane,
+		lists:       map[string][]string{"exclude_inbound_ranges": {annotationSkipSubnets}},
+		exclusions:  []string{annotationSkipInbound, annotationSkipOutbound, annotationSkipSubnets}, excluding: labelLinkerdControlPlane,
 		variables: []string{envLinkerdInbound, envLinkerdOutbound, envLinkerdOutboundOld, envLinkerdControl, envLinkerdAdmin},
 		label: func(labels, annotations map[string]string) {
 			if labels[labelLinkerdControlPlane] != "" {

@@ -24,7 +24,7 @@ type mesh struct {
 	// These fields say which keys are read.
 	annotations []Annotation        // those that decide about capture
 	whole       string              // the annotation that contains all lists, or ""
-	lists       map[string][]string // maps the name of a rule's List to the annotations that contain it, for errors
+	lists       map[string][]string // maps the name of a rule's List, without its family, to the annotations that contain it, for errors
 	prefix      string              // unknown keys with this prefix are kept, too, for a warning or a fault
 	byAuthor    bool                // the pod's author writes the keys, not an injector
 	exclusions  []string            // annotations that can exclude traffic, which a strict fence does not permit

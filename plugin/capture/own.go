@@ -31,11 +31,8 @@ func ownKeys() *mesh {
 	return &mesh{
 		name: config.OwnKeys, proxy: ownProxy, annotations: ownAnnotations(), prefix: annotationOwn, byAuthor: true,
 		exclusions: []string{annotationExceptInbound, annotationExceptPorts, annotationExceptRanges}, inclusions: []string{annotationOnlyRanges},
-		lists: map[string][]string{
-			"include_outbound_ranges_ipv4": {annotationOnlyRanges}, "include_outbound_ranges_ipv6": {annotationOnlyRanges},
-			"exclude_outbound_ranges_ipv4": {annotationExceptRanges}, "exclude_outbound_ranges_ipv6": {annotationExceptRanges},
-		},
-		read: readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
+		lists: map[string][]string{"include_outbound_ranges": {annotationOnlyRanges}, "exclude_outbound_ranges": {annotationExceptRanges}},
+		read:  readOwnKeys, inbound: istioInbound, outbound: ownOutbound,
 	}
 }
 
