@@ -36,7 +36,8 @@ func inMesh(pod *corev1.Pod, meshes []config.MeshName) bool {
 
 func newSeenPod(pod *corev1.Pod) *seenPod {
 	s := &seenPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uidOnNode(pod)}, node: pod.Spec.NodeName, agent: asAgent(pod),
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uidOnNode(pod)},
+		node:       pod.Spec.NodeName, agent: asAgent(pod),
 		istioInit: slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-init" }),
 		fenced:    capture.Fenced(pod.Annotations), scheduled: pod.CreationTimestamp.Time,
 	}

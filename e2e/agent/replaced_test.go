@@ -69,7 +69,7 @@ func TestDeletedMount(t *testing.T) {
 		"programs":      func(n *node) (*string, []string) { return &n.BinDir, nil },
 		"boot": func(n *node) (*string, []string) {
 			boot := n.Dir + "/boot"
-			return &boot, []string{"--tmpfiles-dir", n.Dir + "/.//mounted"}
+			return &boot, []string{"--tmpfiles-dir", n.Dir + "/mounted"}
 		},
 		"CRI": func(n *node) (*string, []string) {
 			cri := n.Dir + "/cri"

@@ -25,7 +25,6 @@ func (o *options) untilMoved(mounts ...string) task {
 		for {
 			now := host.MountRoots()
 			for _, mount := range mounts {
-				mount = filepath.Clean(mount) // as the kernel names it
 				if now[mount] != before[mount] {
 					onNode := strings.TrimPrefix(mount, strings.TrimSuffix(o.Root, "/"))
 					return fmt.Errorf("%s was deleted or renamed on the node, and the container's mount still shows the old directory: "+
