@@ -157,9 +157,9 @@ const (
 // The program gets a fixed environment.
 func run(ctx context.Context, root string, stdin []byte, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
-	if root != "" {
-		command.SysProcAttr, command.Dir = &syscall.SysProcAttr{Chroot: root}, "/"
-	}
+	command.SysProcAttr, command.Dir = &syscall.SysProcAttr{Chroot: root, Setpgid: true}, "/"
+	// Kill the program's group, because its child modprobe may hold the pipes open after the program's end.
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.Env = []string{"PATH=" + strings.Join(directories, string(os.PathListSeparator)), "LC_ALL=C", lockVariable + "=" + privateLock}
 	command.Stdin = bytes.NewReader(stdin)
 	stdout, stderr := bounded{limit: maxStdout + 1}, bounded{limit: maxStderr}

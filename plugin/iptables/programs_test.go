@@ -3,11 +3,16 @@
 package iptables
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/capture-cni/capture-cni/config"
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -42,6 +47,38 @@ func TestOutputLimits(t *testing.T) {
 		if len(out) != want.out || (err != nil) != (ok || want.errors > 0) || strings.Count(text, "x") < want.errors || len(text) > want.errors+300 {
 			t.Errorf("%s: %d bytes of output, %d of an error: %.100v", script, len(out), len(text), err)
 		}
+	}
+}
+
+// TestProgramWithAChild ends a program at its deadline, with a child that holds the program's output open,
+// as modprobe does.
+func TestProgramWithAChild(t *testing.T) {
+	t.Parallel()
+	path, pid := filepath.Join(t.TempDir(), "iptables-save"), filepath.Join(t.TempDir(), "pid")
+	lab.Check(t, lab.WriteProgram(path, []byte("#!/bin/sh\nsleep 600 & echo $! > "+pid+"; wait\n")))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := run(ctx, "", nil, path)
+		ended <- err
+	}()
+	var child int
+	lab.Eventually(t, func() error {
+		content, err := os.ReadFile(pid)
+		if err == nil {
+			child, err = strconv.Atoi(strings.TrimSpace(string(content)))
+		}
+		return err
+	})
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the program ended with %v", err)
+		}
+	case <-time.After(lab.Patience):
+		t.Error("the wait goes on")
 	}
 }
 
