@@ -32,17 +32,17 @@ func (x Explainer) PodTraffic(ctx context.Context, namespace, name string) (t Tr
 	if err != nil {
 		return t, fmt.Errorf("counting the connections of pod %s/%s: %w", namespace, name, err)
 	}
-	return t, t.add(ctx, x, *agent, namespace+"/"+name)
+	return t, t.add(ctx, x, *agent, namespace, namespace+"/"+name)
 }
 
-// Traffic returns the traffic of all running pods of the mesh, the pods with the most exempt connections
-// first.
-func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
+// Traffic returns the traffic of the running pods of the mesh in a namespace, or in all namespaces if it
+// is empty, the pods with the most exempt connections first.
+func (x Explainer) Traffic(ctx context.Context, namespace string) (t Traffic, err error) {
 	f, err := Read(ctx, x.Client, x.Namespace)
 	if err != nil {
 		return t, err
 	}
-	t.Unknown = f.Unknown
+	t = Traffic{Unknown: f.Unknown, Pods: []report.Traffic{}} // not null in JSON
 	var group errgroup.Group
 	group.SetLimit(reportsAtOnce)
 	var mu sync.Mutex
@@ -53,7 +53,7 @@ func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 		group.Go(func() error {
 			there, err := Traffic{}, errors.New("no guard runs there")
 			if node.agent != nil && node.agent.guarded {
-				err = there.add(ctx, x, *node.agent)
+				err = there.add(ctx, x, *node.agent, namespace)
 			}
 			if err != nil {
 				there.Unknown = []string{fmt.Sprintf("node %s: %s", node.Name, x.withVersions(err, node.Version))}
@@ -71,17 +71,20 @@ func (x Explainer) Traffic(ctx context.Context) (t Traffic, err error) {
 	return t, nil
 }
 
-// add adds the traffic that a guard counts for all pods of its node, or for one pod.
-func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, pod ...string) error {
+// add adds the traffic that a guard counts for its node's pods in a namespace, or for one of these pods.
+func (t *Traffic) add(ctx context.Context, x Explainer, agent Agent, namespace string, pod ...string) error {
 	var answer report.NodeTraffic
 	if err := x.ask(ctx, agent, GuardContainer, &answer, append([]string{"traffic"}, pod...)...); err != nil {
 		return err
 	}
 	for _, one := range answer.Pods {
+		if namespace != "" && one.Namespace != namespace {
+			continue
+		}
+		t.Pods = append(t.Pods, one)
 		if one.Unknown != "" && (one.State != report.Exempt || len(pod) > 0) {
 			t.Unknown = append(t.Unknown, fmt.Sprintf("pod %s/%s: %s", one.Namespace, one.Name, one.Unknown))
 		}
 	}
-	t.Pods = append(t.Pods, answer.Pods...)
 	return nil
 }

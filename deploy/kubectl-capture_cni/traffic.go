@@ -5,12 +5,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capture-cni/capture-cni/deploy/fleet"
-	"github.com/capture-cni/capture-cni/install/report"
 )
 
 func trafficCommand(o *options) *cobra.Command {
@@ -27,7 +25,7 @@ It executes "capture-cni-node traffic" in the guards' containers, which changes 
 			ctx, text := command.Context(), writeTraffic
 			var t fleet.Traffic
 			if len(args) == 0 {
-				t, err = o.explainer(client).Traffic(ctx)
+				t, err = o.explainer(client).Traffic(ctx, o.overrides.Context.Namespace)
 			} else {
 				text = writePodTraffic
 				var namespace, name string
@@ -37,9 +35,6 @@ It executes "capture-cni-node traffic" in the guards' containers, which changes 
 			}
 			if err != nil {
 				return err
-			}
-			if namespace := o.overrides.Context.Namespace; len(args) == 0 && namespace != "" {
-				t.Pods = slices.DeleteFunc(t.Pods, func(p report.Traffic) bool { return p.Namespace != namespace })
 			}
 			return write(o, command.OutOrStdout(), t, outcome(true, len(t.Unknown)), text)
 		}),

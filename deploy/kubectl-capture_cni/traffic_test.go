@@ -27,13 +27,20 @@ func TestTraffic(t *testing.T) {
 		{Namespace: "shop", Name: "mail\x1b[2J", Mesh: "istio", Connections: []report.Connections{{Decision: "exempt", Reason: "range", Count: 2}, {Decision: "own", Reason: "proxy", Count: 9}}},
 		{Namespace: "shop", Name: "stock", Mesh: "istio", Unknown: "the pod is outdated"},
 		{Namespace: "shop", Name: "web", Mesh: "istio", State: report.Exempt, Unknown: "the pod is exempt"},
+		{Namespace: "bank", Name: "vault", Mesh: "istio", Unknown: "the pod is outdated"},
 	}
 	x := fleet.Explainer{Client: c.client(t), Namespace: fleet.DefaultNamespace, Exec: func(_ context.Context, _ fleet.Agent, container string, command []string, out io.Writer) error {
 		asked = append(asked, append([]string{container}, command...))
 		return json.NewEncoder(out).Encode(report.NodeTraffic{Form: report.ExplanationForm, Pods: pods})
 	}}
-	all, err := x.Traffic(t.Context())
+	all, err := x.Traffic(t.Context(), "")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"pod shop/stock: the pod is outdated", "pod bank/vault: the pod is outdated"}; !slices.Equal(all.Unknown, want) {
+		t.Errorf("of all namespaces: %q", all.Unknown)
+	}
+	if all, err = x.Traffic(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
@@ -48,7 +55,7 @@ Not known: pod shop/stock: the pod is outdated
 		t.Errorf("-want +got\n%s", diff)
 	}
 	measured := pods
-	pods = measured[3:]
+	pods = measured[3:4]
 	if one, err := x.PodTraffic(t.Context(), "shop", "web"); err != nil || !slices.Equal(one.Unknown, []string{"pod shop/web: the pod is exempt"}) {
 		t.Errorf("the exempt pod: %v, %v", one, err)
 	}
