@@ -107,6 +107,17 @@ func TestDeletedMount(t *testing.T) {
 	}
 }
 
+// TestDeletedBeforeStart mounts a directory that is deleted before the agent's program starts.
+func TestDeletedBeforeStart(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	onNode := n.NetDir
+	n.NetDir = n.Dir + "/mounted"
+	lab.Check(t, os.Mkdir(n.NetDir, 0o755))
+	command := []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && rm -r "$0" && mkdir "$0" && exec "$@"`, onNode, n.NetDir}
+	expectEnd(t, n.StartBehind(t, command, "--mode", "insert"))
+}
+
 // expectEnd expects the agent to end soon, with an error that says why.
 func expectEnd(t *testing.T, a *machine.Agent) {
 	t.Helper()

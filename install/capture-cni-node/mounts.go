@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,16 +22,17 @@ const mountInterval = time.Second // between checks of the mounts
 // restarts and mounts the new directory.
 func (o *options) untilMoved(mounts ...string) task {
 	return func(ctx context.Context) error {
-		before := host.MountRoots()
+		before := map[string]string{}
 		for {
 			now := host.MountRoots()
 			for _, mount := range mounts {
-				if now[mount] != before[mount] {
+				if isMoved(before[mount], now[mount]) {
 					onNode := strings.TrimPrefix(mount, strings.TrimSuffix(o.Root, "/"))
 					return fmt.Errorf("%s was deleted or renamed on the node, and the container's mount still shows the old directory: "+
 						"restart the container", onNode)
 				}
 			}
+			maps.Copy(before, now)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -38,6 +40,12 @@ func (o *options) untilMoved(mounts ...string) task {
 			}
 		}
 	}
+}
+
+// isMoved compares a mount's root with that of an earlier check. An empty root is unknown: the list of
+// mounts may be incomplete, and before Linux 5.8 it is if another mount ends while it is read.
+func isMoved(before, now string) bool {
+	return strings.HasSuffix(now, host.DeletedRoot) || before != "" && now != "" && now != before
 }
 
 // agentMounts returns the directories of the node that the agent's container mounts.

@@ -159,14 +159,18 @@ func (d *Dir) Link(name string) (string, error) {
 	return target, nil
 }
 
+// DeletedRoot ends the path of a mounted directory that was deleted.
+const DeletedRoot = "//deleted"
+
 // MountRoots returns, for each mount point of the process, the mounted directory's path in its file
 // system, as proc_pid_mountinfo(5) describes it. The path changes if the directory, or one above it, is
-// renamed or deleted. If the kernel's list can't be read, MountRoots returns what it read.
+// renamed. If one is deleted, the path ends with DeletedRoot. If the kernel's list can't be read,
+// MountRoots returns what it read.
 func MountRoots() map[string]string {
 	roots := map[string]string{}
 	content, _ := ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
+		if fields := strings.Fields(line); len(fields) > 5 { // no field of the mount was cut off
 			roots[fields[4]] = fields[3]
 		}
 	}
