@@ -42,7 +42,8 @@ func (e *Explanation) conclude(pod *corev1.Pod, meshes []config.MeshName, events
 	case !inMesh(pod, meshes):
 		code, cause := whyNotInMesh(pod)
 		set(report.NotInMesh, code, cause)
-	case asked.noSandbox:
+	// While the kubelet pulls the first image, the API server may not know of the sandbox yet.
+	case asked.noSandbox && (!answer.Examined || answer.UID != string(asked.UID)):
 		if answer.UID != string(asked.UID) {
 			add = &record.Record{} // the record belongs to an earlier pod of the same name
 		}

@@ -166,6 +166,14 @@ func TestExplain(t *testing.T) {
 			without: []string{"of an earlier pod"},
 			state:   "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
 		},
+		"an image that the kubelet pulls": {
+			pod: notStarted(), agent: both, answer: answer("captured", "", byBackend("nftables")),
+			state: "captured", cause: "holds the rules", container: GuardContainer,
+		},
+		"an earlier pod that still runs": {
+			pod: func() *corev1.Pod { pod := notStarted(); pod.UID = "uid-2"; return pod }(), agent: both, answer: answer("captured", "", byBackend("nftables")),
+			state: "not started", cause: "no error is known", next: "in a minute", container: GuardContainer,
+		},
 		"another plugin that fails": {
 			pod: notStarted(), agent: both, events: []corev1.Event{event("FailedCreatePodSandBox", "plugin type=\"calico\" failed: no address")}, fails: errors.New("not here"),
 			state: "not started", cause: "not by capture-cni: plugin type=\"calico\"", next: "correct", evidence: []string{"container guard: not here"}, container: GuardContainer,

@@ -165,6 +165,7 @@ func TestPods(t *testing.T) {
 		newPod("n1", "captured", nil), newPod("n1", "bare", nil), newPod("n1", "old", nil), newPod("n1", "excluded", nil),
 		newPod("n1", "ready-made", initContainer(true)), newPod("n1", "by-name", initContainer(false)),
 		newPod("n1", "stuck", pending(2*time.Minute)), newPod("n1", "starting", pending(10*time.Second)),
+		newPod("n1", "pulls-its-image", func(p *corev1.Pod) { pending(2 * time.Minute)(p); p.UID = "beef0001-a" }),
 		newPod("n2", "unseen", nil), newPod("n2", "proxyless", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
 		newPod("n2", "of-the-node", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
 		newPod("n2", "not-injected", func(p *corev1.Pod) { p.Annotations = nil }), newPod("", "unscheduled", nil),
@@ -178,7 +179,7 @@ func TestPods(t *testing.T) {
 			{Namespace: "shop", Name: "excluded", State: "exempt", Cause: "namespace_excluded"},
 			{Namespace: "shop", Name: "unseen", State: "uncaptured"},
 		},
-		Omitted: 4, Repaired: 3, Updates: map[string]int{"rules": 1},
+		Omitted: 4, Repaired: 3, Updates: map[string]int{"rules": 1}, Known: []string{"beef0001"},
 	})))
 	f, err := Read(t.Context(), s.start(t), DefaultNamespace)
 	if err != nil {

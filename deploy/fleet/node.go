@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,6 +163,11 @@ func (o *observed) explainNoAgent(node *Node, leased, clean bool) {
 		found.Next = "compare nodeSelector, affinity and tolerations of the chart with the node: " + describe
 	}
 	node.Findings = report.Findings{found}
+}
+
+// knows reports whether the node's guard counts a pod, which then has a sandbox.
+func (n *Node) knows(pod *seenPod) bool {
+	return n.pods != nil && slices.Contains(n.pods.Known, report.ShortUID(string(pod.UID)))
 }
 
 // lacks reports whether the node's guard should know a pod but does not: the Lease is newer than the pod

@@ -145,7 +145,7 @@ func (f *Fleet) addMeshed(pod *seenPod, on []config.MeshName, named report.Named
 			f.States[report.Exempt]++
 			f.Exempt[found.Cause]++
 		}
-	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace:
+	case pod.noSandbox && now.Sub(pod.scheduled) > startGrace && !node.knows(pod):
 		found.State = report.NotStarted
 		f.States[report.NotStarted]++
 	case node.lacks(pod):

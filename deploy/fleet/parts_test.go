@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capture-cni/capture-cni/e2e/lab"
@@ -186,8 +187,11 @@ func TestReadFailures(t *testing.T) {
 	events := []corev1.Event{
 		about(captureFailed, "web", "older", time.Hour), about(captureFailed, "web", "newest", time.Minute), about(captureFailed, "web", "oldest", 2*time.Hour),
 		about("CaptureWarning", "web", "a warning", 0), about(captureFailed, "runs", "earlier", 0), about(captureFailed, "again", "of an earlier pod", 0),
+		about(captureFailed, "web", "of an earlier pod", 0), about(captureFailed, "again", "of this pod", time.Minute),
 	}
-	events[len(events)-1].InvolvedObject.UID = "earlier"
+	for i, uid := range []types.UID{"earlier", "earlier", "1"} {
+		events[len(events)-3+i].InvolvedObject.UID = uid
+	}
 	query, requests := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests++
@@ -207,7 +211,7 @@ func TestReadFailures(t *testing.T) {
 	}
 	f := Fleet{Pods: pods}
 	f.ReadFailures(t.Context(), client)
-	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Pods[2].Failure != "" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {
+	if f.Pods[0].Failure != "" || f.Pods[1].Failure != "newest" || f.Pods[2].Failure != "of this pod" || f.Notes != nil || query != "involvedObject.kind=Pod,reason=CaptureFailed" {
 		t.Errorf("%+v, notes %q, asked for %s", f.Pods, f.Notes, query)
 	}
 	events = nil

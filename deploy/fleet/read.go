@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,10 +103,10 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 	if !slices.ContainsFunc(f.Pods, isWaiting) {
 		return
 	}
-	last := map[[2]string]*corev1.Event{}
+	last := map[[3]string]*corev1.Event{} // by namespace, name and UID
 	ofFailures := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + captureFailed}
 	err := Each(ctx, client, metav1.NamespaceAll, &corev1.EventList{}, ofFailures, func(event *corev1.Event) {
-		of := [2]string{event.InvolvedObject.Namespace, event.InvolvedObject.Name}
+		of := [3]string{event.InvolvedObject.Namespace, event.InvolvedObject.Name, string(event.InvolvedObject.UID)}
 		if earlier := last[of]; event.Reason == captureFailed && (earlier == nil || earlier.LastTimestamp.Before(&event.LastTimestamp)) {
 			last[of] = event
 		}
@@ -114,7 +115,10 @@ func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
 		f.Notes = append(f.Notes, fmt.Sprintf("why pods do not start is not known: listing the Events of failed ADDs: %s", err))
 	}
 	for i, pod := range f.Pods {
-		if event := last[[2]string{pod.Namespace, pod.Name}]; event != nil && isWaiting(pod) && isAbout(event, pod.uid) {
+		if event := cmp.Or(
+			last[[3]string{pod.Namespace, pod.Name, string(pod.uid)}],
+			last[[3]string{pod.Namespace, pod.Name, ""}],
+		); event != nil && isWaiting(pod) {
 			f.Pods[i].Failure = event.Message
 		}
 	}
