@@ -5,6 +5,7 @@
 package precheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,10 +55,13 @@ func Read(ctx context.Context, client *fleet.Client, namespace string) (*Cluster
 	c := &Cluster{Version: info.GitVersion}
 	c.Nodes = all[*corev1.Node](ctx, c, client, "nodes", &corev1.NodeList{}, metav1.ListOptions{})
 	c.readMeshes(ctx, client)
-	for _, set := range c.running(cilium) {
-		c.Cilium = get(ctx, c, client, set.Namespace, "configmaps", "cilium-config", &corev1.ConfigMap{})
+	if c.DaemonSets == nil { // Cilium may run, most likely in this namespace
+		c.Cilium = get(ctx, c, client, metav1.NamespaceSystem, "configmaps", "cilium-config", &corev1.ConfigMap{})
 	}
-	if c.mayRun(calico) {
+	for _, set := range c.running(cilium) {
+		c.Cilium = cmp.Or(get(ctx, c, client, set.Namespace, "configmaps", "cilium-config", &corev1.ConfigMap{}), c.Cilium)
+	}
+	if c.DaemonSets == nil || len(c.running(calico)) > 0 {
 		felix := &Felix{}
 		err := client.GetJSON(ctx, "/apis/crd.projectcalico.org/v1/felixconfigurations/default", felix)
 		c.Felix = found(c, "Calico's felixconfigurations", felix, err)

@@ -75,8 +75,3 @@ func (c *Cluster) running(program string) []appsv1.DaemonSet {
 		return set.Status.CurrentNumberScheduled == 0 || programOf(set) != program
 	})
 }
-
-// mayRun reports whether a program runs, or may run because the DaemonSets could not be read.
-func (c *Cluster) mayRun(program string) bool {
-	return c.DaemonSets == nil || len(c.running(program)) > 0
-}

@@ -133,6 +133,11 @@ func TestRead(t *testing.T) {
 	if c.Nodes != nil || c.Cilium.Data["cni-exclusive"] != "true" || c.Namespace != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0].Error(), "reading nodes: nodes is forbidden") {
 		t.Errorf("%+v, %v", c, c.Unknown)
 	}
+	delete(answers, "/apis/apps/v1/daemonsets?limit=500")
+	answers["/api/v1/namespaces/kube-system/configmaps/cilium-config"] = withType(configMap("cni-exclusive", "usual"))
+	if c, err := Read(t.Context(), client, "capture-cni"); err != nil || c.Cilium == nil || c.Cilium.Data["cni-exclusive"] != "usual" || c.Felix == nil {
+		t.Errorf("without DaemonSets: %+v, %v", c, err)
+	}
 	server.Close()
 	if _, err := Read(t.Context(), client, "capture-cni"); err == nil || !strings.Contains(err.Error(), "reading the API server's version") {
 		t.Errorf("without an API server: %v", err)
