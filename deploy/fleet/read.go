@@ -3,10 +3,8 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -99,28 +97,25 @@ func (o *observed) miss(s source, err error) error {
 // ReadFailures adds the causes for which pods have not started, from the agents' Events. If all pods
 // have started, it reads no Events. If it can't list Events, it adds a note.
 func (f *Fleet) ReadFailures(ctx context.Context, client *Client) {
-	isWaiting := func(p Pod) bool { return p.State == report.NotStarted }
-	if !slices.ContainsFunc(f.Pods, isWaiting) {
+	waiting := map[[2]string]*Pod{} // by namespace and name
+	for i, pod := range f.Pods {
+		if pod.State == report.NotStarted {
+			waiting[[2]string{pod.Namespace, pod.Name}] = &f.Pods[i]
+		}
+	}
+	if len(waiting) == 0 {
 		return
 	}
-	last := map[[3]string]*corev1.Event{} // by namespace, name and UID
+	newest := map[*Pod]time.Time{}
 	ofFailures := metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + captureFailed}
 	err := Each(ctx, client, metav1.NamespaceAll, &corev1.EventList{}, ofFailures, func(event *corev1.Event) {
-		of := [3]string{event.InvolvedObject.Namespace, event.InvolvedObject.Name, string(event.InvolvedObject.UID)}
-		if earlier := last[of]; event.Reason == captureFailed && (earlier == nil || earlier.LastTimestamp.Before(&event.LastTimestamp)) {
-			last[of] = event
+		pod := waiting[[2]string{event.InvolvedObject.Namespace, event.InvolvedObject.Name}]
+		if event.Reason == captureFailed && pod != nil && isAbout(event, pod.uid) && !event.LastTimestamp.Time.Before(newest[pod]) {
+			pod.Failure, newest[pod] = event.Message, event.LastTimestamp.Time
 		}
 	})
 	if err != nil {
 		f.Notes = append(f.Notes, fmt.Sprintf("why pods do not start is not known: listing the Events of failed ADDs: %s", err))
-	}
-	for i, pod := range f.Pods {
-		if event := cmp.Or(
-			last[[3]string{pod.Namespace, pod.Name, string(pod.uid)}],
-			last[[3]string{pod.Namespace, pod.Name, ""}],
-		); event != nil && isWaiting(pod) {
-			f.Pods[i].Failure = event.Message
-		}
 	}
 }
 

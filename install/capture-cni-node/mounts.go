@@ -43,7 +43,7 @@ func (o *options) untilMoved(mounts ...string) task {
 }
 
 // isMoved compares a mount's root with that of an earlier check. An empty root is unknown: the list of
-// mounts may be incomplete, and before Linux 5.8 it is if another mount ends while it is read.
+// mounts may be incomplete, as before Linux 5.8 if another mount ends while it is read.
 func isMoved(before, now string) bool {
 	return strings.HasSuffix(now, host.DeletedRoot) || before != "" && now != "" && now != before
 }
