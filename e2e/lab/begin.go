@@ -99,7 +99,7 @@ func filter(fd int, program []unix.SockFilter) error {
 // describes.
 func (h *Host) Dial(owner Owner, from, to string) (conn *net.TCPConn, err error) {
 	err = h.Do(func() error {
-		dialed, err := dialAs(owner, "tcp", from, to)
+		dialed, err := h.dialAs(owner, "tcp", from, to)
 		if err == nil {
 			conn = dialed.(*net.TCPConn)
 		}

@@ -29,7 +29,10 @@ func init() { runtime.LockOSThread() }
 
 // Host is a network namespace with a path, at which the namespace is bind-mounted. Without NetNS, it is
 // the namespace of the process, and needs no privilege.
-type Host struct{ NetNS ns.NetNS }
+type Host struct {
+	NetNS ns.NetNS
+	Wait  time.Duration // for a connection that the host makes; 0 for the time after which most tests call a packet dropped
+}
 
 // NewHost creates a namespace, in which lo is down, as the kernel creates it. Link-local addresses skip
 // duplicate address detection. Otherwise, in the first two seconds, a host whose source address belongs
@@ -40,7 +43,7 @@ func NewHost() (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a network namespace: %w", err)
 	}
-	h := &Host{netns}
+	h := &Host{NetNS: netns}
 	if err := errors.Join(os.MkdirAll(owners, 0o755), os.WriteFile(h.owner(), nil, 0o644)); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

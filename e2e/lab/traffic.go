@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -200,7 +201,7 @@ func originalDst(fd int, byIPv4 bool) (netip.AddrPort, error) {
 func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	var answer Answer
 	err := h.Do(func() error {
-		conn, err := dialAs(owner, network, from, to)
+		conn, err := h.dialAs(owner, network, from, to)
 		if err != nil {
 			return err
 		}
@@ -221,8 +222,8 @@ func (h *Host) Ask(owner Owner, network, from, to string) (Answer, error) {
 	return answer, nil
 }
 
-func dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
-	dialer := net.Dialer{Timeout: timeout}
+func (h *Host) dialAs(owner Owner, network, from, to string) (conn net.Conn, err error) {
+	dialer := net.Dialer{Timeout: cmp.Or(h.Wait, timeout)}
 	if from != "" {
 		source, err := netip.ParseAddrPort(from)
 		if err != nil {

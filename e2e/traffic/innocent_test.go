@@ -131,6 +131,7 @@ func TestFullBacklog(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(mode, func(t *testing.T) {
 				w := newLinks(t)
+				w.pod.Wait, w.peer.Wait = lab.Patience, lab.Patience // the kernel sends SYNs again after 1, 3 and 7 seconds
 				configure(t, w.pod, "core/somaxconn", strconv.Itoa(room))
 				configure(t, w.peer, "core/somaxconn", strconv.Itoa(room))
 				lab.Check(t, open(t, w.pod, backend).Apply(decide(t, withoutNet1(mode), dualStack())))
